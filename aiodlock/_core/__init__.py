@@ -1,0 +1,1 @@
+"""The engine: lines, places, cohorts, holds. No driver is imported here."""

@@ -1,0 +1,229 @@
+"""The one idea: a line of tickets.
+
+Every synchronizer is a line with a size. A caller takes a ticket with a weight, stands in line, and is
+inside when its turn comes:
+
+    The front of the line is inside while the weights fit the size.
+    Nobody overtakes. Who is inside stays inside.
+
+This module holds the facts that client and server exchange, and that rule as a pure function. Every backend
+mirrors the rule; property tests compare them with it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, NewType, TypeAlias
+
+__all__ = [
+    "WAITING_LIFE",
+    "Answer",
+    "AskedToGo",
+    "Call",
+    "Called",
+    "CompanyCame",
+    "Gone",
+    "GoneWhy",
+    "Inside",
+    "LineId",
+    "Opened",
+    "Reconnected",
+    "Row",
+    "Ticket",
+    "TicketGone",
+    "TicketId",
+    "Verdict",
+    "Waiting",
+    "admit",
+    "deadline_of",
+    "tombstone_life",
+]
+
+TicketId = NewType("TicketId", str)
+
+WAITING_LIFE = 5.0  # seconds a waiting ticket lives unless renewed, so that a dead waiter costs seconds, not a ttl
+
+
+class LineId(NamedTuple):
+    """Which line: the kind of synchronizer and the user's key."""
+
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One stand in a line. The id is chosen by the client before the first send and never used for a second stand."""
+
+    line: LineId
+    id: TicketId
+    weight: int = 1
+    size: int = 1
+    ttl: float = 30.0
+    owner: str = ""
+
+    @property
+    def waiting_life(self) -> float:
+        return min(self.ttl, WAITING_LIFE)
+
+    def living(self, ttl: float) -> Ticket:
+        """Return this ticket asking for another ttl."""
+        return replace(self, ttl=ttl)
+
+
+# --- answers: what the server says to join and renew -------------------------------------------------------
+# `via` numbers the connection an answer or call came over; it grows with every reconnect.
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The ticket is inside for `remaining` seconds more, by the server's clock."""
+
+    epoch: int
+    remaining: float
+    company: bool = False
+    via: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The ticket stands in line; without a call, look again after `look_again` seconds."""
+
+    ahead: int
+    look_again: float
+    last: int  # the line's last epoch: a call that counts has a larger one
+    holder: str | None = None
+    via: int = 0
+
+
+class GoneWhy(enum.Enum):
+    BURIED = "left before it arrived"
+    EXPIRED = "its life ended on the server"
+    TOO_HEAVY = "heavier than its line"
+    BUSY = "not free, and not to queue"
+    FULL = "the line has too many tickets"
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The ticket is not in line, and this id never will be again."""
+
+    why: GoneWhy = GoneWhy.EXPIRED
+    holder: str | None = None
+    via: int = 0
+
+
+Answer: TypeAlias = Inside | Waiting | Gone
+
+# --- calls: what the server says by itself -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A waiting ticket is now inside."""
+
+    line: LineId
+    id: TicketId
+    epoch: int
+    company: bool = False
+    via: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompanyCame:
+    """Somebody waits behind this inside ticket."""
+
+    id: TicketId
+    via: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TicketGone:
+    """Somebody else made this ticket leave."""
+
+    id: TicketId
+    via: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AskedToGo:
+    """Somebody asks the holder of this ticket to let go."""
+
+    id: TicketId
+    reason: str
+    via: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A latch that this client watches has opened."""
+
+    line: LineId
+    via: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """Calls may have been missed: everybody who waits has to look again."""
+
+    via: int = 0
+
+
+Call: TypeAlias = Called | CompanyCame | TicketGone | AskedToGo | Opened | Reconnected
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One ticket as `inspect` shows it."""
+
+    kind: str
+    key: str
+    id: TicketId
+    owner: str
+    inside: bool
+    weight: int
+    since: float  # seconds since it joined, by the server's clock
+    remaining: float
+    epoch: int | None = None
+
+
+# --- decisions ---------------------------------------------------------------------------------------------
+
+
+class Verdict(NamedTuple):
+    """What the rule says of those who wait, in order: how many enter now, and who is refused."""
+
+    enter: int
+    refused: tuple[int, ...]
+
+
+def admit(size: int, inside: int, waiting: Iterable[int]) -> Verdict:
+    """Apply the rule to a line of *size* whose inside tickets weigh *inside* in all.
+
+    *waiting* are the weights of those who wait, oldest first. Indexes in the verdict are positions in
+    *waiting*; `enter` counts those admitted, which are the first ones that are not refused. A ticket heavier
+    than the line is refused, also while it waits: a shrunk line must not be blocked by its head for ever.
+    """
+    enter, refused, open_ = 0, [], True
+    for position, weight in enumerate(waiting):
+        if weight > size:
+            refused.append(position)
+        elif open_ and inside + weight <= size:
+            inside += weight
+            enter += 1
+        else:
+            open_ = False
+    return Verdict(enter, tuple(refused))
+
+
+def deadline_of(sent_at: float, remaining: float) -> float:
+    """Return until when an answer is believed: counted from before its request was sent, less drift."""
+    return sent_at + remaining - (remaining * 0.01 + 0.002)
+
+
+def tombstone_life(ttl: float) -> float:
+    """Return how long a buried id is remembered: longer than any delayed join can be on its way."""
+    return max(60.0, math.ceil(4 * ttl))

@@ -1,0 +1,103 @@
+"""What a backend is: a place where lines are kept.
+
+Four verbs carry every wait: ``join``, ``leave``, ``renew``, and the stream of calls that the server pushes. None of
+them waits for a turn. Every verb is idempotent, so the engine may repeat it after a lost reply; the backend and its
+driver never repeat anything by themselves.
+
+A verb returns an awaitable: a coroutine, or a future where the wire gives one (the engine then needs no task).
+A verb without an answer raises :class:`~aiodlock.errors.BackendUnavailableError`: it may or may not have happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from aiodlock._core.line import Answer, Call, LineId, Row, Ticket, TicketId
+
+__all__ = ["Backend", "Capabilities", "OnCall"]
+
+OnCall: TypeAlias = Callable[[Call], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do; tests state it in a table, so that a lost capability fails instead of being skipped."""
+
+    kinds: frozenset[str] = frozenset({"lock", "rwlock", "semaphore", "latch"})
+    pushes: bool = True  # calls arrive by themselves; otherwise the engine looks
+    shared: bool = True  # other processes see the same lines
+    most_tickets: int = 1_000_000  # per line
+
+
+class Backend(Protocol):
+    """The role every server technology plays."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def address(self) -> str:
+        """Scheme, sorted hosts, and database or root: equal for two clients of the same server. No secrets."""
+        ...
+
+    async def open(self, on_call: OnCall) -> None:
+        """Connect; from now on *on_call* is called on the loop for whatever the server pushes."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection, also with a dead server, within a second."""
+        ...
+
+    def ping(self) -> Awaitable[None]: ...
+
+    def join(
+        self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None
+    ) -> Awaitable[Answer]:
+        """Stand in line, or look where the ticket stands.
+
+        Every verb first sweeps the expired and calls whoever now fits. With *queue* false the ticket never stays in line: it is
+        ``Inside`` or ``Gone(BUSY)``. With *instead_of* that ticket of the same line leaves in the same step, before this one stands.
+        """
+        ...
+
+    def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
+        """Give the place up in any state, any number of times; whoever now fits is inside in the same step and is called.
+
+        With *bury* the id is remembered for `tombstone_life(ttl)`, so that a join of it that arrives late is ``Gone(BURIED)``.
+        The leaver's own client is not called; another client whose ticket this was gets ``TicketGone``.
+        """
+        ...
+
+    def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
+        """Keep these tickets alive and answer for each what ``join`` would, or None where a part of the server is silent.
+
+        An inside ticket lives at least its ttl from now, a waiting one its waiting life; no life is shortened. An unknown ticket
+        is ``Gone(EXPIRED)``; it is never created.
+        """
+        ...
+
+    def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
+        """Return the tickets of all lines of *kind* ("*": any) whose key matches the shell-style *pattern*."""
+        ...
+
+    def change_weight(self, ticket: Ticket, weight: int) -> Awaitable[Answer]:
+        """Give an inside ticket a smaller weight in place; whoever now fits is called."""
+        ...
+
+    def change_size(self, line: LineId, size: int) -> Awaitable[None]:
+        """Give a line that has tickets another size; whoever now fits is called, whoever is too heavy is gone."""
+        ...
+
+    def revoke(self, line: LineId, reason: str) -> Awaitable[int]:
+        """Ask every ticket inside to go; return how many were asked."""
+        ...
+
+    def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> Awaitable[int]:
+        """Make the latch if it is not there, count it down once per *operation*, watch it, and return what is left.
+
+        ``down=0`` only looks and keeps it alive. When it reaches zero every client that watches gets ``Opened``. It lives *ttl*
+        after the last call of this verb; then it is forgotten.
+        """
+        ...
