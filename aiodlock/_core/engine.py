@@ -8,10 +8,10 @@ import secrets
 import weakref
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiodlock._core.cohort import Cohort
-from aiodlock._core.hold import Ownership
+from aiodlock._core.hold import Hold, Task
 from aiodlock._core.line import (
     Answer,
     AskedToGo,
@@ -26,12 +26,13 @@ from aiodlock._core.line import (
     TicketId,
 )
 from aiodlock._core.place import Place
+from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend
 from aiodlock.clock import Clock
 from aiodlock.errors import BackendError, ClientClosedError
-from aiodlock.events import BackendFailed, Event, EventQueue
+from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased
 from aiodlock.policy import Policy
 
 __all__ = ["Engine"]
@@ -42,7 +43,7 @@ SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
 
 
-class Owners(dict["asyncio.Task[Any]", Ownership]):
+class Owners(dict["Task | None", Hold]):
     """Who of our tasks is inside one line; shared by all of its cohorts, gone with the last of them."""
 
     __slots__ = ("__weakref__",)
@@ -57,10 +58,12 @@ class Engine:
         self.backend = backend
         self.name = name
         self.clock = clock
+        self.now = clock.now
         self.events = events
         self.most_waiters = most_waiters
         self.loop = asyncio.get_running_loop()
         self.is_open = True
+        self.is_loud = events is not None  # whether somebody wants to hear of every hand-off
         self.waiting = 0
         self.batch = SHORTEST_BATCH  # how long a ticket is handed on in company
         self.places: dict[TicketId, Place] = {}
@@ -68,31 +71,31 @@ class Engine:
         self.watchdog = Watchdog(clock, self._visit)
         self.work = Supervisor(self._report)
         self._cohorts: dict[tuple[object, ...], Cohort] = {}
-        self._alone: dict[Cohort, None] = {}  # cohorts of one waiter, shared with nobody
+        self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
         self._grant = 0.0
         self._ids = map("{}-{:x}".format, itertools.repeat(secrets.token_hex(8)), itertools.count(1))
-        self._ending: dict[Ownership, None] = {}
+        self._ending: dict[Hold, None] = {}
         self._ended: asyncio.Future[None] | None = None
 
     # --- what cohorts ask for ----------------------------------------------------------------------------------
 
-    def cohort(self, line: LineId, *, size: int, weight: int, policy: Policy) -> Cohort:
+    def cohort(self, line: LineId, *, size: int, weight: int, policy: Policy, shared: bool) -> Cohort:
         """Return the cohort to queue in: the one of all alike, or a new one where everybody has a ticket of his own."""
-        if not policy.shares:
-            alone = Cohort(self, line, size=size, weight=weight, policy=policy)
-            self._alone[alone] = None
-            return alone
         key = (line, size, weight, policy.ttl, policy.linger, policy.waiting)
-        cohort = self._cohorts.get(key)
+        cohort = self._cohorts.get(key) if policy.shares else None
         if cohort is None:
-            cohort = self._cohorts[key] = Cohort(self, line, size=size, weight=weight, policy=policy)
-            cohort.key = key
+            kind = SharedCohort if shared else Cohort
+            cohort = kind(self, line, size=size, weight=weight, policy=policy)
+            if policy.shares:
+                cohort.key = key
+                self._cohorts[key] = cohort
+            else:
+                self._alone.add(cohort)
         return cohort
 
     def retire(self, cohort: Cohort) -> None:
         """Forget a cohort that nobody uses."""
-        self._alone.pop(cohort, None)
         if self._cohorts.get(cohort.key) is cohort:
             del self._cohorts[cohort.key]
 
@@ -132,8 +135,10 @@ class Engine:
         if self.events is not None:
             self.events.put(event)
 
-    def ownership_ended(self, own: Ownership) -> None:
-        """Hear, while closing, that one more block has ended."""
+    def ownership_ended(self, own: Hold, now: float) -> None:
+        """Hear of a release, where somebody wants to know."""
+        if own._task is not None:
+            self.emit(LockReleased(*own._cohort.line, own.fence, now - own._since))
         self._ending.pop(own, None)
         if not self._ending and self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
@@ -183,11 +188,11 @@ class Engine:
 
     async def close(self) -> None:
         """Lose every hold, wait a little for their blocks, leave every line, close the backend."""
-        self.is_open = False
+        self.is_open, self.is_loud = False, True
         for cohort in [*self._cohorts.values(), *self._alone]:
             cohort.fail(lambda: ClientClosedError("the client was closed while this task waited"))
         places = list(self.places.values())
-        self._ending = {own: None for place in places for own in place.holds if own.blocks}
+        self._ending = {own: None for place in places for own in place.holds if own._all_blocks}
         for place in places:
             place.lose("its client was closed")
         if self._ending:

@@ -5,27 +5,26 @@ from __future__ import annotations
 import asyncio
 import glob
 import math
-import weakref
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiodlock._core.cancel import finish
 from aiodlock._core.cohort import Cohort
-from aiodlock._core.hold import GRACE, Hold, Ownership
+from aiodlock._core.combine import Combiner
+from aiodlock._core.hold import Hold, Task, current_task
 from aiodlock._core.line import LineId, Row, Ticket
-from aiodlock.clock import Timer
-from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError, TooManyWaitersError
+from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError
 from aiodlock.events import LockAcquired
 from aiodlock.policy import DEFAULT, Default, Policy, check_wait
 
 if TYPE_CHECKING:
+    from aiodlock._core.engine import Engine
     from aiodlock.client import LockClient
 
 __all__ = ["Lock"]
 
-T = TypeVar("T")
-Task = asyncio.Task[Any]
+_T = TypeVar("_T")
 
 
 class Lock:
@@ -34,34 +33,51 @@ class Lock:
     ``async with lock as hold:`` acquires and releases. Made by `LockClient.lock`.
     """
 
-    def __init__(self, client: LockClient, line: LineId, policy: Policy, *, size: int = 1, weight: int = 1) -> None:
+    _size = 1
+    _weight = 1
+    _shared = False
+
+    def __init__(self, client: LockClient, line: LineId, policy: Policy) -> None:
         self._client = client
         self._line = line
         self._policy = policy
-        self._size = size
-        self._weight = weight
-        self._cohort: Cohort | None = None  # the last one used, while it is in use
-        self._entries: dict[Task, Hold] = {}  # blocks entered through this object, innermost of each task
+        self._wait, self._max_hold, self._on_lost = policy.wait, policy.max_hold, policy.on_lost
+        self._cohort: Cohort | None = None  # where to queue, while it is in use
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._owners: dict[
+            Task | None, Hold
+        ] = {}  # which of our tasks are inside; the line's from the first acquire on
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._line.key!r}>"
 
     @property
     def key(self) -> str:
+        """What is locked."""
         return self._line.key
 
     @property
     def policy(self) -> Policy:
+        """How it behaves."""
         return self._policy
 
-    async def acquire(self, wait: float | None | Default = DEFAULT) -> Hold:
+    async def acquire(self, wait: float | Default | None = DEFAULT) -> Hold:
         """Wait for the lock at most *wait* seconds (None: for ever; left out: the lock's own) and return the hold.
 
-        Raise `AcquireTimeoutError` when the time is over and `BackendUnavailableError` when the server was silent for one ttl.
+        Raise `AcquireTimeoutError` when the time is over, and `BackendUnavailableError` when the server was silent for
+        one ttl.
 
-        Cancellation: nothing is left behind. The ticket leaves in the background, also one whose join is still under way.
+        Cancellation: nothing is left behind. The ticket leaves in the background, also one whose join is under way.
         """
-        return self._outside(await self._acquire(self._policy.wait if isinstance(wait, Default) else check_wait(wait)))
+        limit = self._wait if isinstance(wait, Default) else check_wait(wait)
+        cohort = self._enlist()
+        task = current_task(cohort.engine.loop)
+        if (held := self._held_by(task, cohort)) is not None:
+            return held._outside(self._on_lost)
+        own = await self._prepare(await self._obtain(cohort, limit), limit)
+        own._task = task
+        cohort.owners[task] = own
+        return own._outside(self._on_lost, first=True)
 
     async def try_acquire(self) -> Hold | None:
         """Return the hold if the lock is free now, else None; waits for one answer of the server at most.
@@ -69,35 +85,72 @@ class Lock:
         Cancellation: nothing is left behind.
         """
         try:
-            return self._outside(await self._acquire(0))
+            return await self.acquire(0)
         except AcquireTimeoutError:
             return None
 
     async def __aenter__(self) -> Hold:
-        own = await self._acquire(self._policy.wait)
-        task = own.task
-        assert task is not None
-        hold = Hold(own, self._policy.on_lost)
-        hold._begin_block(task)
-        hold._outer = self._entries.get(task)
-        self._entries[task] = hold
-        return hold
+        cohort = self._cohort
+        if cohort is None or cohort.retired:
+            cohort = self._enlist()
+        task = current_task(cohort.engine.loop)
+        if task in cohort.owners and (held := self._held_by(task, cohort)) is not None:
+            hold = held._again(self._on_lost)
+            hold._begin_block(task)
+            return hold
+        if self._wait is None and not cohort.open:
+            # What most contended acquires come to, written out: one frame, one future, no timer.
+            waiter = cohort.queue()
+            try:
+                own = await waiter
+            except CancelledError:
+                cohort.give_up(waiter)
+                raise
+        else:
+            own = await self._obtain(cohort, self._wait)
+        if not own._simple or self._max_hold is not None:  # type: ignore[union-attr]
+            own = await self._prepare(own, self._wait)
+        own._task = task
+        own._on_lost = self._on_lost
+        own._block = task.cancelling()  # type: ignore[union-attr]
+        cohort.owners[task] = own
+        return own
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        hold = self._entries.pop(_current_task(), None)
-        if hold is None:
-            raise NotHeldError(
-                self.key, f"this task did not enter {self.key!r} here: use acquire() to release elsewhere"
-            )
-        if hold._outer is not None:
-            self._entries[_current_task()] = hold._outer
-        left = hold._end_block(error)
-        if hold._cancelled or hold._own.loss is not None:
-            await hold._settle(error)
-        if left is not None:
-            await finish(left, within=GRACE)
+        task, owners = current_task(self._loop), self._owners  # type: ignore[arg-type]
+        own = owners.get(task)
+        if own is not None and own._simple and own._cohort.pass_on(own):
+            del owners[task]
+            return
+        block = own and own._innermost_block(task)
+        if block is None:
+            raise NotHeldError(self.key, f"this task did not enter {self.key!r}: acquire() gives a hold to pass around")
+        await block._end_block(error)
+
+    async def run(self, function: Callable[[], _T]) -> _T:
+        """Call a plain function under the lock and return its result.
+
+        The functions of many tasks run one after the other in one step of the loop, for at most one batch; no task is
+        switched between them. A task that holds the lock already runs its function at once.
+
+        Cancellation: the function is not called if its turn has not come; nothing is left behind.
+        """
+        cohort = self._cohort
+        if cohort is None or cohort.retired:
+            cohort = self._enlist()
+        if cohort.owners and self._held_by(current_task(cohort.engine.loop), cohort) is not None:
+            return function()
+        runs = cohort.runs or Combiner(cohort)
+        result = runs.add(function)
+        if self._wait is not None:
+            self._limit(result, self._wait, AcquireTimeoutError(self.key, waited=self._wait))
+        try:
+            return await result
+        except (CancelledError, AcquireTimeoutError):
+            runs.give_up()
+            raise
 
     async def locked(self) -> bool:
         """Ask the server whether anybody is inside.
@@ -124,76 +177,12 @@ class Lock:
             await engine.ask(engine.backend.leave(Ticket(self._line, row.id)))
         return len(inside)
 
-    async def run(self, function: Callable[[], T]) -> T:
-        """Call a plain function under the lock and return its result.
-
-        The functions of many tasks run one after the other in one step of the loop, for at most one batch; no task is
-        switched between them. A task that holds the lock already runs its function at once.
-
-        Cancellation: the function is not called if its turn has not come; nothing is left behind.
-        """
-        if self._held_by(_current_task()) is not None:
-            return function()
-        cohort = self._current_cohort()
-        result = cohort.runs.add(function)
-        timer = self._limit(result, self._policy.wait)
-        try:
-            return await result
-        except asyncio.CancelledError:
-            cohort.runs.give_up()
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-
     # --- acquiring ---------------------------------------------------------------------------------------------
 
-    async def _acquire(self, wait: float | None) -> Ownership:
-        task = _current_task()
-        if (own := self._held_by(task)) is not None:
-            own.entries += 1
-            return own
-        while True:
-            cohort = self._current_cohort()
-            own = cohort.grab() or await self._queue(cohort, wait)
-            if own.loss is None:
-                own.take(task, self._policy.max_hold)
-                if cohort.engine.events is not None:
-                    cohort.engine.emit(LockAcquired(*self._line, own.fence))
-                return own
-            own.end(cohort.engine.clock.now())  # lost between its grant and our turn: stand again
-
-    async def _queue(self, cohort: Cohort, wait: float | None) -> Ownership:
-        engine = cohort.engine
-        if engine.waiting >= engine.most_waiters:
-            raise TooManyWaitersError(self.key, f"{engine.waiting} tasks wait already: raise max_waiters or shed load")
-        waiter = cohort.attempt() if wait == 0 else cohort.queue()
-        if waiter is None:
-            raise self._not_in_time(cohort, 0.0)
-        began = engine.clock.now() if wait else 0.0
-        timer = self._limit(waiter, wait)
-        engine.waiting += 1
-        try:
-            own = await waiter
-        except asyncio.CancelledError:
-            cohort.give_up(waiter)
-            raise
-        finally:
-            engine.waiting -= 1
-            if timer is not None:
-                timer.cancel()
-        if own is None:
-            if wait:
-                cohort.give_up(waiter)
-            raise self._not_in_time(cohort, engine.clock.now() - began if wait else 0.0)
-        return own
-
-    def _held_by(self, task: Task) -> Ownership | None:
-        """Return what *task* holds of this line, to enter it again; raise where that would wait for itself."""
-        cohort = self._cohort
-        owners = cohort.owners if cohort is not None else self._client._at_work().owners_of(self._line)
-        own = owners.get(task)
-        if own is None or own.loss is not None:
+    def _held_by(self, task: Task | None, cohort: Cohort) -> Hold | None:
+        """Return what *task* holds of the line, to enter it again; raise where it would wait for itself."""
+        own = cohort.owners.get(task)
+        if own is None or own._is_lost(cohort.engine.now()):
             return None
         if not self._policy.reentrant:
             raise LockError(
@@ -201,37 +190,76 @@ class Lock:
             )
         return own
 
-    def _current_cohort(self) -> Cohort:
-        cohort = self._cohort
-        if cohort is None or cohort.retired or not self._policy.shares:
-            engine = self._client._at_work()
-            cohort = engine.cohort(self._line, size=self._size, weight=self._weight, policy=self._policy)
+    async def _obtain(self, cohort: Cohort, wait: float | None) -> Hold:
+        own = cohort.grab()
+        if own is None:
+            own = await (self._attempt(cohort) if wait == 0 else self._queue_at_most(cohort, wait))
+        return own
+
+    async def _prepare(self, own: Hold, wait: float | None) -> Hold:
+        """See to what is rare: lost between its grant and our turn, it is waited for again."""
+        while own._loss is not None:
+            own._end(own._cohort.engine.now())
+            own = await self._obtain(self._enlist(), wait)
+        if self._max_hold is not None:
+            own._set_limit(self._max_hold)
+        if own._cohort.engine.is_loud:
+            own._cohort.engine.emit(LockAcquired(*self._line, own.fence))
+        return own
+
+    async def _queue_at_most(self, cohort: Cohort, wait: float | None) -> Hold:
+        waiter = cohort.queue()
+        if wait is not None:
+            self._limit(waiter, wait, None)
+        try:
+            own = await waiter
+        except CancelledError:
+            cohort.give_up(waiter)
+            raise
+        if own is None:
+            cohort.give_up(waiter)
+            raise AcquireTimeoutError(self.key, waited=wait or 0.0, holder=cohort.holder)
+        return own
+
+    async def _attempt(self, cohort: Cohort) -> Hold:
+        waiter = cohort.attempt()
+        try:
+            own = await waiter
+        except CancelledError:
+            cohort.give_up_attempt(waiter)
+            raise
+        if own is None:
+            raise AcquireTimeoutError(self.key, waited=0.0, holder=cohort.holder)
+        return own
+
+    def _enlist(self) -> Cohort:
+        engine: Engine = self._client._at_work()
+        cohort = engine.cohort(
+            self._line, size=self._size, weight=self._weight, policy=self._policy, shared=self._shared
+        )
+        self._loop, self._owners = engine.loop, cohort.owners
+        if self._policy.shares:
             self._cohort = cohort
         return cohort
 
-    def _limit(self, waiter: asyncio.Future[Any], wait: float | None) -> Timer | None:
-        """Let *waiter* end without a result when *wait* is over."""
-        if not wait or wait == math.inf:
-            return None
+    def _limit(self, waiter: asyncio.Future[Any], wait: float, error: AcquireTimeoutError | None) -> None:
+        """End *waiter* when *wait* is over: with *error*, or with None."""
+        if wait == math.inf:
+            return
+
+        def expire() -> None:
+            if waiter.done():
+                return
+            if error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(None)
+
         clock = self._client._at_work().clock
-        return clock.call_at(clock.now() + wait, lambda: None if waiter.done() else waiter.set_result(None))
-
-    def _not_in_time(self, cohort: Cohort, waited: float) -> AcquireTimeoutError:
-        return AcquireTimeoutError(self.key, waited=waited, holder=cohort.holder)
-
-    def _outside(self, own: Ownership) -> Hold:
-        """Return a handle that no block keeps alive: if it is dropped, the ownership is renewed no more."""
-        hold = Hold(own, self._policy.on_lost)
-        own.handle = weakref.ref(hold, own.collected)
-        return hold
+        timer = clock.call_at(clock.now() + wait, expire)
+        waiter.add_done_callback(lambda _: timer.cancel())
 
     async def _rows(self) -> Sequence[Row]:
         engine = self._client._at_work()
         rows = await engine.ask(engine.backend.inspect(self._line.kind, glob.escape(self._line.key)))
         return [row for row in rows if row.key == self._line.key]
-
-
-def _current_task() -> Task:
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task"
-    return task
