@@ -102,13 +102,13 @@ class Lock:
             # What most contended acquires come to, written out: one frame, one future, no timer.
             waiter = cohort.queue()
             try:
-                own = await waiter
+                own: Hold = await waiter  # type: ignore[assignment]
             except CancelledError:
                 cohort.give_up(waiter)
                 raise
         else:
             own = await self._obtain(cohort, self._wait)
-        if not own._simple or self._max_hold is not None:  # type: ignore[union-attr]
+        if not own._simple or self._max_hold is not None:
             own = await self._prepare(own, self._wait)
         own._task = task
         own._on_lost = self._on_lost
