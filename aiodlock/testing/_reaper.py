@@ -7,6 +7,7 @@ It reads pids from a pipe whose other end only we hold: the kernel closes that e
 from __future__ import annotations
 
 import atexit
+import functools
 import subprocess
 import sys
 import threading
@@ -27,7 +28,6 @@ for pid in pids:
 """
 
 _lock = threading.Lock()
-_pipe: IO[str] | None = None
 
 
 def watch(pid: int) -> None:
@@ -41,14 +41,13 @@ def forget(pid: int) -> None:
 
 
 def _tell(line: str) -> None:
-    global _pipe
     with _lock:
-        _pipe = _pipe or _start()
-        _pipe.write(line)
-        _pipe.flush()
+        _pipe().write(line)
+        _pipe().flush()
 
 
-def _start() -> IO[str]:
+@functools.cache
+def _pipe() -> IO[str]:
     popen = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _PROGRAM], stdin=subprocess.PIPE, text=True, start_new_session=True
     )
