@@ -51,7 +51,7 @@ class FaultProxy:
 
     @property
     def counts(self) -> Counts:
-        """What it has done so far: a copy."""
+        """What it has done so far."""
         return self._controls.counts
 
     def wait_until(self, condition: Callable[[Counts], bool], *, within: float) -> Counts:
