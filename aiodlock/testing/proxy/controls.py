@@ -48,6 +48,7 @@ class Controls:
         self.requests = Lane()
         self.replies = Lane()
         self.rules: list[Rule] = []
+        self.errors: list[Exception] = []  # of users' matchers
         self.counts = Counts()
         self._counted = threading.Condition()
 

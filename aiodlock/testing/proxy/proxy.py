@@ -24,7 +24,8 @@ class FaultProxy:
     """A TCP proxy on ``port`` in front of the loopback port *target*.
 
     Every control may be called from any thread, and has taken effect when it returns. Faults concern present and
-    later connections alike, until `heal`; `cut` and `reset` end the present ones.
+    later connections alike, until `heal`; `cut` and `reset` end the present ones: those counted in ``connections``. If
+    a matcher raises, its connection is reset, and leaving the ``with`` block raises its error.
     """
 
     def __init__(self, target: int) -> None:
@@ -43,11 +44,15 @@ class FaultProxy:
         self._do(self._listen)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, of_the_body: BaseException | None, __: object) -> None:
         self._run(self._shut_down())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        for error in self._controls.errors:
+            if of_the_body is None:
+                raise error
+            of_the_body.add_note(f"a matcher of the fault proxy raised {error!r}")
 
     @property
     def counts(self) -> Counts:

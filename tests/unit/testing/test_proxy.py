@@ -288,6 +288,23 @@ def test_only_requests_that_match_are_harmed_and_only_so_often(
     assert rule.done == 2
 
 
+def test_a_matcher_that_fails_is_seen(server: RedisServer, connect: Connect) -> None:
+    """A mistake in a test shows as one: the client is reset, and the error comes out, or is noted on the body's own."""
+
+    def ask_through_a_broken_matcher() -> None:
+        with FaultProxy(server.port) as proxy:
+            proxy.drop_reply(match=lambda request: request[1_000_000] == 0)
+            connect(proxy.port).ask("PING")
+
+    with pytest.raises(ConnectionResetError) as caught:
+        ask_through_a_broken_matcher()
+    assert "IndexError" in "".join(caught.value.__notes__)
+    with pytest.raises(IndexError), FaultProxy(server.port) as proxy:  # noqa: PT012
+        proxy.drop_reply(match=lambda request: request[1_000_000] == 0)
+        with pytest.raises(ConnectionResetError):
+            connect(proxy.port).ask("PING")
+
+
 def test_healing_takes_rules_back(client: Client, proxy: FaultProxy) -> None:
     proxy.drop_request()
     proxy.heal()
