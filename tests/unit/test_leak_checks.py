@@ -47,9 +47,10 @@ def test_what_is_left_behind_fails_the_test_that_left_it(tmp_path: Path) -> None
     """Each leaky twin errs, by its own name; the clean one passes."""
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_twins.py").write_text(TWINS)
-    pytest = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
 
-    report = subprocess.run([*pytest, f"--rootdir={tmp_path}", tmp_path], capture_output=True, text=True, check=False)
+    report = subprocess.run([*command, f"--rootdir={tmp_path}", tmp_path], capture_output=True, text=True, check=False)
 
     erred = set(re.findall(r"^ERROR .*::(\w+)", report.stdout, re.MULTILINE))
     assert erred == set(re.findall(r"def (test_\w+)", TWINS)) - {"test_clean"}, report.stdout
+    assert re.search(r"^PASSED .*::test_clean$", report.stdout, re.MULTILINE), report.stdout
