@@ -23,8 +23,8 @@ from aiodlock.policy import OnLost, Policy, Poll, Push, Retry, check_count, chec
 
 __all__ = ["LockClient", "connect"]
 
-MOST_WAITERS = 100_000
-CLOSED_WITHIN = 10.0
+_MOST_WAITERS = 100_000
+_CLOSED_WITHIN = 10.0
 
 
 def connect(
@@ -34,7 +34,7 @@ def connect(
     clock: Clock | None = None,
     on_event: EventSink | None = None,
     waiting: Push | Poll | Retry | None = None,
-    max_waiters: int = MOST_WAITERS,
+    max_waiters: int = _MOST_WAITERS,
     **settings: Any,
 ) -> LockClient:
     """Return a client of the server that *url* names: ``memory://``, ``memory://name``, and what is installed.
@@ -59,7 +59,7 @@ class LockClient:
         clock: Clock | None = None,
         on_event: EventSink | None = None,
         waiting: Push | Poll | Retry | None = None,
-        max_waiters: int = MOST_WAITERS,
+        max_waiters: int = _MOST_WAITERS,
     ) -> None:
         self._backend = backend
         self._name = name or f"{socket.gethostname()}:{os.getpid()}"
@@ -83,6 +83,7 @@ class LockClient:
 
     @property
     def backend(self) -> Backend:
+        """The server technology behind it."""
         return self._backend
 
     async def start(self) -> Self:
@@ -117,7 +118,7 @@ class LockClient:
         """
         engine, self._closed = self._engine, True
         if engine is not None and engine.is_open and not self._forked:
-            await finish(asyncio.ensure_future(engine.close()), within=CLOSED_WITHIN)
+            await finish(asyncio.ensure_future(engine.close()), within=_CLOSED_WITHIN)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -136,7 +137,7 @@ class LockClient:
         await engine.ask(engine.backend.ping())
 
     async def inspect(self, pattern: str = "*") -> AsyncIterator[Row]:
-        """Yield every ticket in every line whose key matches the shell-style *pattern*: who holds, who waits, since when.
+        """Yield every ticket of every line whose key matches the shell-style *pattern*: who holds, who waits.
 
         Cancellation: nothing is left behind.
         """
@@ -160,9 +161,10 @@ class LockClient:
     ) -> Lock:
         """Return the lock of *key*. No I/O.
 
-        *ttl*: the lease, renewed at a third of it unless *renew* is false. *wait*: how long acquiring may take, None for ever.
-        *max_hold*: the longest hold in all. *fair*: strict order across processes, at a round trip per hold. *on_lost*: ``"cancel"`` the block, ``"flag"``
-        only, or a function of the hold. *linger*: keep an unwanted ticket so long for the next local task.
+        *ttl*: the lease, renewed at a third of it unless *renew* is false. *wait*: how long acquiring may take, None
+        for ever. *max_hold*: the longest hold in all. *fair*: strict order across processes, at a round trip per hold.
+        *on_lost*: ``"cancel"`` the block, ``"flag"`` only, or a function of the hold. *linger*: keep an unwanted ticket
+        so long for the next local task. *waiting*: how to learn of one's turn where push is not allowed.
         """
         line = LineId("lock", check_key(key))
         policy = Policy(ttl, renew, max_hold, wait, fair, reentrant, on_lost, linger, waiting or self._waiting)

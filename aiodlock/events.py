@@ -11,6 +11,7 @@ from typing import ClassVar, TypeAlias
 __all__ = [
     "BackendFailed",
     "Event",
+    "EventQueue",
     "EventSink",
     "HoldAbandoned",
     "HoldLost",
@@ -31,6 +32,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LockAcquired(Event):
+    """A task is inside."""
+
     name: ClassVar[str] = "lock.acquired"
     kind: str
     key: str
@@ -39,6 +42,8 @@ class LockAcquired(Event):
 
 @dataclass(frozen=True, slots=True)
 class LockReleased(Event):
+    """A task is outside again, after `held` seconds."""
+
     name: ClassVar[str] = "lock.released"
     kind: str
     key: str
@@ -48,6 +53,8 @@ class LockReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class HoldLost(Event):
+    """A hold is lost; others may be inside."""
+
     name: ClassVar[str] = "hold.lost"
     kind: str
     key: str
@@ -57,7 +64,7 @@ class HoldLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class HoldAbandoned(Event):
-    """A hold that nobody can release any more: its tasks are done, or it was garbage-collected. It is not renewed again."""
+    """A hold that nobody can release: its tasks are done, or it was garbage-collected. It is renewed no more."""
 
     name: ClassVar[str] = "hold.abandoned"
     kind: str
@@ -101,13 +108,13 @@ class SinkFailed(Event):
 
 EventSink: TypeAlias = Callable[[Event], None]
 
-LARGEST_QUEUE = 10_000
+_LARGEST_QUEUE = 10_000
 
 
 class EventQueue:
     """Takes events without waiting, hands them to the sink from the loop, drops and counts beyond its bound."""
 
-    def __init__(self, sink: EventSink, *, bound: int = LARGEST_QUEUE) -> None:
+    def __init__(self, sink: EventSink, *, bound: int = _LARGEST_QUEUE) -> None:
         self.dropped = 0
         self.failed = 0
         self._sink = sink

@@ -270,7 +270,7 @@ class Hold:
             await finish(left, within=GRACE)
 
     async def _let_out(self, error: BaseException | None, *, was_outermost: bool) -> None:
-        """Let out of a lost block an outer cancel, the body's own error with a note, or `LockLostError`, in this order."""
+        """Let out of a lost block an outer cancel, the body's own error with a note, or `LockLostError`."""
         outer = self._cancelled and await self._take_back_cancel(error)
         loss = self._lost_error()
         if error is None:
@@ -365,9 +365,8 @@ class Hold:
         """Be looked after by the watchdog: not held too long, not forgotten by its tasks."""
         if now >= self._limit:
             self._overdue(now)
-        elif not self._abandoned and self._task is not None and self._task.done():
-            if all(block._task is None or block._task.done() for block in self._all_blocks):
-                self._abandon()
+        elif not self._abandoned and all(_is_done(hold._task) for hold in (self, *self._blocks)):
+            self._abandon()
 
     def _collected(self, _: object) -> None:
         """Notice that the handle outside any block was dropped without release."""
@@ -437,6 +436,10 @@ class Reentry:
         if hold._task is not hold._own._task and owners.get(hold._task) is hold._own:
             del owners[hold._task]
         await hold._end_block(error)
+
+
+def _is_done(task: Task | None) -> bool:
+    return task is not None and task.done()
 
 
 def _running_task() -> Task | None:

@@ -15,8 +15,8 @@ __all__ = ["SharedCohort"]
 class SharedCohort(Cohort):
     """Hands one place to any number of local tasks.
 
-    A place takes new readers while nobody else waits; then it closes, new readers stand with a new ticket, and it leaves
-    with its last reader.
+    A place takes new readers while nobody else waits; then it closes, new readers stand with a new ticket, and it
+    leaves with its last reader.
     """
 
     @property

@@ -72,7 +72,7 @@ class FakeClock:
         await settle()
 
 
-class _VirtualSelector(selectors.DefaultSelector):  # type: ignore[valid-type,misc]
+class _VirtualSelector(selectors.DefaultSelector):
     """Looks at real files without waiting, and lets virtual time pass instead."""
 
     passed = 0.0

@@ -10,15 +10,15 @@ from aiodlock.testing.history.operations import Operation
 
 __all__ = ["Counter", "Model", "Stock", "TryLock"]
 
-State = TypeVar("State", bound=Hashable)
+_State = TypeVar("_State", bound=Hashable)
 
 
-class Model(Protocol[State]):
+class Model(Protocol[_State]):
     """An object's first state, and what an operation makes of a state."""
 
-    def first(self) -> State: ...
+    def first(self) -> _State: ...
 
-    def step(self, state: State, operation: Operation) -> tuple[State, ...]:
+    def step(self, state: _State, operation: Operation) -> tuple[_State, ...]:
         """Return the states that the operation may leave behind; none if it cannot have answered so.
 
         Only name, argument and result may matter, not who called. An unknown result fits every answer.

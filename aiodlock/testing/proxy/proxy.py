@@ -16,8 +16,8 @@ from aiodlock.testing.servers.base import HOST, free_ports
 
 __all__ = ["FaultProxy"]
 
-T = TypeVar("T")
-AnyRule = TypeVar("AnyRule", bound=Rule)
+_T = TypeVar("_T")
+_AnyRule = TypeVar("_AnyRule", bound=Rule)
 
 
 class FaultProxy:
@@ -171,7 +171,7 @@ class FaultProxy:
 
     # --- from the caller's thread to it --------------------------------------------------------------------
 
-    def _run(self, coroutine: Coroutine[None, None, T]) -> T:
+    def _run(self, coroutine: Coroutine[None, None, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def _do(self, function: Callable[..., None], *arguments: object) -> None:
@@ -180,6 +180,6 @@ class FaultProxy:
 
         self._run(run())
 
-    def _add(self, rule: AnyRule) -> AnyRule:
+    def _add(self, rule: _AnyRule) -> _AnyRule:
         self._do(self._controls.rules.append, rule)
         return rule
