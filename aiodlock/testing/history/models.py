@@ -8,17 +8,17 @@ from typing import Protocol, TypeVar
 
 from aiodlock.testing.history.operations import Operation
 
-__all__ = ["Counter", "Model", "Stock", "TryLock"]
+__all__ = ["Counter", "Model", "State", "Stock", "TryLock"]
 
-_State = TypeVar("_State", bound=Hashable)
+State = TypeVar("State", bound=Hashable)
 
 
-class Model(Protocol[_State]):
+class Model(Protocol[State]):
     """An object's first state, and what an operation makes of a state."""
 
-    def first(self) -> _State: ...
+    def first(self) -> State: ...
 
-    def step(self, state: _State, operation: Operation) -> tuple[_State, ...]:
+    def step(self, state: State, operation: Operation) -> tuple[State, ...]:
         """Return the states that the operation may leave behind; none if it cannot have answered so.
 
         Only name, argument and result may matter, not who called. An unknown result fits every answer.
