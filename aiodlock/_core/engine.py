@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from aiodlock._core.cohort import Cohort
+from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.hold import Hold, Task
 from aiodlock._core.line import (
     Answer,
@@ -80,13 +80,12 @@ class Engine:
 
     # --- what cohorts ask for ----------------------------------------------------------------------------------
 
-    def cohort(self, line: LineId, *, size: int, weight: int, policy: Policy, shared: bool) -> Cohort:
+    def cohort(self, line: LineId, shape: Shape, policy: Policy) -> Cohort:
         """Return the cohort to queue in: the one of all alike, or a new one where everybody has a ticket of his own."""
-        key = (line, size, weight, policy.ttl, policy.linger, policy.waiting)
+        key = (line, shape, policy.ttl, policy.linger, policy.waiting)
         cohort = self._cohorts.get(key) if policy.shares else None
         if cohort is None:
-            kind = SharedCohort if shared else Cohort
-            cohort = kind(self, line, size=size, weight=weight, policy=policy)
+            cohort = (SharedCohort if shape.shared else Cohort)(self, line, shape=shape, policy=policy)
             if policy.shares:
                 cohort.key = key
                 self._cohorts[key] = cohort

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiodlock._core.cohort import Cohort
+from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
 from aiodlock._core.hold import Hold, Task, current_task
 from aiodlock._core.line import LineId, Row, Ticket
@@ -33,14 +33,11 @@ class Lock:
     ``async with lock as hold:`` acquires and releases. Made by `LockClient.lock`.
     """
 
-    _size = 1
-    _weight = 1
-    _shared = False
-
-    def __init__(self, client: LockClient, line: LineId, policy: Policy) -> None:
+    def __init__(self, client: LockClient, line: LineId, policy: Policy, shape: Shape = Shape()) -> None:  # noqa: B008
         self._client = client
         self._line = line
         self._policy = policy
+        self._shape = shape
         self._wait, self._max_hold, self._on_lost = policy.wait, policy.max_hold, policy.on_lost
         self._cohort: Cohort | None = None  # where to queue, while it is in use
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -234,9 +231,7 @@ class Lock:
 
     def _enlist(self) -> Cohort:
         engine: Engine = self._client._at_work()
-        cohort = engine.cohort(
-            self._line, size=self._size, weight=self._weight, policy=self._policy, shared=self._shared
-        )
+        cohort = engine.cohort(self._line, self._shape, self._policy)
         self._loop, self._owners = engine.loop, cohort.owners
         if self._policy.shares:
             self._cohort = cohort
