@@ -209,7 +209,7 @@ class Cohort:
     def place_gone(self, place: Place, reason: str) -> None:
         """Hear that *place* is lost: its holds are, and those who wait need another ticket."""
         self.standing.pop(place, None)
-        self._forget_inside(place)
+        self.disown(place)
         for own in list(place.holds):
             own._lose(reason)
         if not place.holds:
@@ -354,7 +354,7 @@ class Cohort:
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
         if self.live > len(self.standing):
-            self._forget_inside(place)
+            self.disown(place)
             place.end()
             self._stand(instead_of=place)
             return None
@@ -366,12 +366,13 @@ class Cohort:
         return self._let_go(place)
 
     def _let_go(self, place: Place) -> asyncio.Future[None]:
-        self._forget_inside(place)
+        self.disown(place)
         left = place.leave()
         self.balance()
         return left
 
-    def _forget_inside(self, place: Place) -> None:
+    def disown(self, place: Place) -> None:
+        """Have nothing more to do with a place that was inside."""
         self.inside.pop(place, None)
         if place in self.open:
             self.open.remove(place)
