@@ -65,8 +65,8 @@ class Cell:
         count = self.scenario.processes if self.peer.shared else 1
         hands: list[tuple[Process, Channel]] = []
         try:
-            for number in range(count):
-                hands.append(await self._start(folder, number, count))
+            while len(hands) < count:
+                hands.append(await self._start(folder, len(hands), count))
             yield _Crew(self.peer, [channel for _, channel in hands], self.observer)
         finally:
             for process, channel in hands:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from typing import Any, TypeAlias
@@ -31,6 +32,11 @@ class Channel:
         if message["word"] != word:
             raise RuntimeError(message.get("why") or f"expected {word!r}, heard {message['word']!r}")
         return message
+
+    async def closed(self) -> None:
+        """Wait until the other end is gone."""
+        with contextlib.suppress(ConnectionError):
+            await self._next()
 
     def close(self) -> None:
         self._socket.close()

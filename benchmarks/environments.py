@@ -42,8 +42,16 @@ def _name(peer: Peer) -> str:
 def _make(folder: Path, packages: tuple[str, ...]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
-    command = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+    command = [
+        str(folder / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        *packages,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        reason = (done.stderr or done.stdout).strip().splitlines()
-        raise EnvironmentFailedError(f"cannot install {' '.join(packages)}: {reason[-1] if reason else 'no reason given'}")
+        said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        raise EnvironmentFailedError(f"cannot install {' '.join(packages)}: {said[-1]}")

@@ -17,10 +17,7 @@ from benchmarks.resp import Wire
 __all__ = ["Calls", "Observer", "Seen", "split"]
 
 _SCRIPTS = frozenset({"eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro"})
-_UPKEEP = frozenset(
-    "hello auth select ping reset quit readonly subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe "
-    "command".split()
-)
+_UPKEEP = frozenset({"hello", "auth", "select", "ping", "reset", "quit", "readonly", "command"})
 _UPKEEP_GROUPS = ("client|", "script|", "command|")
 _OUR_OWN = frozenset({"info", "config|resetstat", "flushall"})
 
@@ -91,7 +88,7 @@ def split(before: Seen, after: Seen, peer: Peer) -> Calls:
 
 
 def _is_upkeep(name: str) -> bool:
-    return name in _UPKEEP or name.startswith(_UPKEEP_GROUPS)
+    return name in _UPKEEP or name.endswith("subscribe") or name.startswith(_UPKEEP_GROUPS)
 
 
 def _fields(row: str) -> dict[str, str]:

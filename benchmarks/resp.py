@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 __all__ = ["Reply", "Wire"]
 
-Reply: TypeAlias = "bytes | int | float | None | list[Reply]"
+Reply: TypeAlias = "bytes | int | float | list[Reply] | None"
 
 
 class Wire:

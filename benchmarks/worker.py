@@ -32,6 +32,7 @@ async def _work(spec: dict[str, Any]) -> None:
         guard = Guard(Path(spec["guard"]))
         station = Station(peer, adapter, channel, process=spec["process"], tasks=spec["tasks"], guard=guard)
         await SCENARIOS[spec["scenario"]].work(station)
+        await channel.closed()  # the harness still looks at our connections
     except Exception as error:
         await channel.tell("failed", why=f"{type(error).__name__}: {error}")
 

@@ -25,9 +25,7 @@ class _RedisLockPy:
         await self._client.ping()
 
     def lock(self, key: str) -> Entry:
-        lock: Entry = self._module.RedisLock(
-            self._client, key, blocking_timeout=_PATIENCE, expire_timeout=LEASE
-        )
+        lock: Entry = self._module.RedisLock(self._client, key, blocking_timeout=_PATIENCE, expire_timeout=LEASE)
         return lock
 
 

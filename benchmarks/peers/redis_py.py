@@ -28,9 +28,7 @@ class _RedisPy:
 
 
 def _peer(name: str, sleep: float, note: str) -> Peer:
-    return Peer(
-        name, lambda url: _RedisPy(url, sleep=sleep), note=note, requires=REQUIRES, sends=frozenset({"set"})
-    )
+    return Peer(name, lambda url: _RedisPy(url, sleep=sleep), note=note, requires=REQUIRES, sends=frozenset({"set"}))
 
 
 PEERS = (

@@ -25,7 +25,7 @@ class _Idle(Scenario):
             before = time.process_time()
             await channel.hear("stop")
             await channel.tell("done", cpu=time.process_time() - before)
-            await channel.hear("end")  # never said: the harness ends the process with everybody parked
+            await channel.closed()  # everybody still parked
 
     async def conduct(self, crew: Crew, seconds: float) -> Sample:
         await crew.hear("parked")

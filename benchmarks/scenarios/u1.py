@@ -2,6 +2,4 @@
 
 from benchmarks.scenarios.crowd import Crowd
 
-SCENARIOS = (
-    Crowd(name="U1", question="one task, uncontended, 1000 keys in turn", keys=1000, limit="blocking-socket"),
-)
+SCENARIOS = (Crowd(name="U1", question="one task, uncontended, 1000 keys in turn", keys=1000, limit="blocking-socket"),)

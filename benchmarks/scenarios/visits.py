@@ -77,7 +77,7 @@ class Visits:
                 got = clock()
                 if got >= self._end:
                     return
-                self._waits.append(got - (asked if asked > self._start else self._start))
+                self._waits.append(got - max(asked, self._start))
                 crowded = guard.enter(number, token)
                 if section or self._counts[worker] % _PROBE == 0:
                     await asyncio.sleep(section)
@@ -95,7 +95,7 @@ class Visits:
                 got = clock()
                 if got >= self._end:
                     return
-                self._waits.append(got - (asked if asked > self._start else self._start))
+                self._waits.append(got - max(asked, self._start))
                 crowded = guard.enter(number, token)
                 self._violations += guard.leave(number, token) or crowded
                 self._counts[worker] += 1
