@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, NewType, TypeAlias
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "Ticket",
     "TicketGone",
     "TicketId",
-    "Verdict",
     "Waiting",
     "admit",
     "deadline_of",
@@ -69,10 +68,6 @@ class Ticket:
     def waiting_life(self) -> float:
         return min(self.ttl, WAITING_LIFE)
 
-    def living(self, ttl: float) -> Ticket:
-        """Return this ticket asking for another ttl."""
-        return replace(self, ttl=ttl)
-
 
 # --- answers: what the server says to join and renew -------------------------------------------------------
 # `via` numbers the connection an answer or call came over; it grows with every reconnect.
@@ -90,9 +85,9 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The ticket stands in line; without a call, look again after `look_again` seconds."""
+    """The ticket stands in line for its waiting life anew; without a call, look again after `look_again` seconds."""
 
-    ahead: int
+    ahead: int  # at most so many tickets stand before it
     look_again: float
     last: int  # the line's last epoch: a call that counts has a larger one
     holder: str | None = None
@@ -193,30 +188,20 @@ class Row:
 # --- decisions ---------------------------------------------------------------------------------------------
 
 
-class Verdict(NamedTuple):
-    """What the rule says of those who wait, in order: how many enter now, and who is refused."""
+def admit(size: int, inside: int, waiting: Iterable[int]) -> int:
+    """Apply the rule: return how many of those who wait enter now.
 
-    enter: int
-    refused: tuple[int, ...]
-
-
-def admit(size: int, inside: int, waiting: Iterable[int]) -> Verdict:
-    """Apply the rule to a line of *size* whose inside tickets weigh *inside* in all.
-
-    *waiting* are the weights of those who wait, oldest first. Indexes in the verdict are positions in
-    *waiting*; `enter` counts those admitted, which are the first ones that are not refused. A ticket heavier
-    than the line is refused, also while it waits: a shrunk line must not be blocked by its head for ever.
+    *inside* is what the tickets inside a line of *size* weigh in all, *waiting* the weights of those who wait, oldest
+    first. A ticket heavier than its line never gets this far: it is refused when it joins and when the line shrinks,
+    so that the head cannot block the others for ever.
     """
-    enter, refused, open_ = 0, [], True
-    for position, weight in enumerate(waiting):
-        if weight > size:
-            refused.append(position)
-        elif open_ and inside + weight <= size:
-            inside += weight
-            enter += 1
-        else:
-            open_ = False
-    return Verdict(enter, tuple(refused))
+    enter = 0
+    for weight in waiting:
+        inside += weight
+        if inside > size:
+            break
+        enter += 1
+    return enter
 
 
 def deadline_of(sent_at: float, remaining: float) -> float:

@@ -52,12 +52,11 @@ class Backend(Protocol):
 
     def ping(self) -> Awaitable[None]: ...
 
-    def join(
-        self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None
-    ) -> Awaitable[Answer]:
+    def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
         """Stand in line, or look where the ticket stands.
 
-        Every verb first sweeps the expired and calls whoever now fits. With *queue* false the ticket never stays in line: it is
+        Every verb first sweeps the expired and calls whoever now fits. A ticket that enters at once lives its ttl; whenever the
+        answer is ``Waiting`` the ticket lives its waiting life from now, and called, it is inside for what is left of that. With *queue* false the ticket never stays in line: it is
         ``Inside`` or ``Gone(BUSY)``. With *instead_of* that ticket of the same line leaves in the same step, before this one stands.
         """
         ...

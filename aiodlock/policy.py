@@ -1,0 +1,137 @@
+"""Settings of one lock, frozen, and every check of numbers and keys. No check needs a server."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from aiodlock.errors import ConfigurationError, InvalidKeyError
+
+if TYPE_CHECKING:
+    from aiodlock._core.hold import Hold
+
+__all__ = ["DEFAULT", "Default", "OnLost", "Policy", "Poll", "Push", "Retry", "check_count", "check_key", "check_wait"]
+
+OnLost: TypeAlias = "Literal['cancel', 'flag'] | Callable[[Hold], None]"
+
+LONGEST_TTL = 86_400.0
+SHORTEST_TTL = 0.05  # below it drift and a busy loop eat the lease
+LARGEST_KEY = 255
+
+
+class Default:
+    """The type of an argument that was left out, where None already means something."""
+
+    def __repr__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Final = Default()
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Learn of one's turn by the server's calls. The default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Stand in line and look every `interval` seconds, give or take `jitter` of it, where push is not allowed."""
+
+    interval: float = 0.1
+    jitter: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_seconds("Poll(interval)", self.interval, least=0.001, most=LONGEST_TTL)
+        _check_seconds("Poll(jitter)", self.jitter, least=0.0, most=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Never stand in line: try `times` times, `interval` seconds apart. Unfair; for servers that forbid the rest."""
+
+    times: int = 10
+    interval: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_count("Retry(times)", self.times)
+        _check_seconds("Retry(interval)", self.interval, least=0.001, most=LONGEST_TTL)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How one lock behaves; checked when it is made."""
+
+    ttl: float = 30.0
+    renew: bool = True
+    max_hold: float | None = None
+    wait: float | None = None
+    fair: bool = False
+    reentrant: bool = True
+    on_lost: OnLost = "cancel"
+    linger: float = 0.0
+    waiting: Push | Poll | Retry = Push()
+
+    def __post_init__(self) -> None:
+        _check_seconds("ttl", self.ttl, least=SHORTEST_TTL, most=LONGEST_TTL)
+        for name in ("renew", "fair", "reentrant"):
+            _check_flag(name, getattr(self, name))
+        if self.max_hold is not None:
+            _check_seconds("max_hold", self.max_hold, least=SHORTEST_TTL, most=math.inf)
+        check_wait(self.wait)
+        _check_seconds("linger", self.linger, least=0.0, most=LONGEST_TTL)
+        if self.linger and not self.shares:
+            raise ConfigurationError(
+                "linger keeps a ticket for the next local task: leave out fair=True and renew=False"
+            )
+        if self.on_lost not in ("cancel", "flag") and not callable(self.on_lost):
+            raise ConfigurationError(f"on_lost={self.on_lost!r}: give 'cancel', 'flag' or a function of the hold")
+        if not isinstance(self.waiting, (Push, Poll, Retry)):
+            raise ConfigurationError(f"waiting={self.waiting!r}: give Push(), Poll(...) or Retry(...)")
+
+    @property
+    def shares(self) -> bool:
+        """Whether local tasks share a ticket; otherwise each has its own, in strict order across processes."""
+        return self.renew and not self.fair
+
+
+def check_key(key: object) -> str:
+    """Return *key* if it can be one, else raise `InvalidKeyError` that says what to change."""
+    if not isinstance(key, str):
+        raise InvalidKeyError(f"key {key!r} is not a string: give str, for example f'order:{{id}}'")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise InvalidKeyError(f"key {key!r} has a lone surrogate: decode the bytes it came from as UTF-8") from None
+    if not 1 <= size <= LARGEST_KEY:
+        raise InvalidKeyError(f"key {key[:40]!r} has {size} bytes: give 1 to {LARGEST_KEY}, or a hash of it")
+    if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in key):
+        raise InvalidKeyError(f"key {key!r} has a control character: remove or escape it")
+    return key
+
+
+def check_wait(wait: object) -> float | None:
+    """Return *wait* if it is None or seconds that can be waited."""
+    if wait is None:
+        return None
+    return _check_seconds("wait", wait, least=0.0, most=math.inf)
+
+
+def check_count(name: str, value: object, *, least: int = 1, most: int = 1 << 30) -> int:
+    """Return *value* if it is an integer from *least* to *most*."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigurationError(f"{name}={value!r}: give an integer from {least} to {most}")
+    return value
+
+
+def _check_seconds(name: str, value: object, *, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise ConfigurationError(f"{name}={value!r}: give seconds from {least:g} to {most:g}")
+    return float(value)
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name}={value!r}: give True or False")
