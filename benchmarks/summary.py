@@ -93,12 +93,12 @@ def _best_rival(results: Results, scenario: Scenario) -> str:
         if peer.role is Role.RIVAL and (values := _values(results, scenario.name, peer.name))
     }
     best = max if scenario.more_is_better else min
-    return best(medians, key=lambda name: medians[name], default="")
+    return best(medians, key=lambda name: medians[name], default="") if scenario.compares else ""
 
 
 def _ratio(scenario: Scenario, ours: Mapping[int, float], theirs: Mapping[int, float]) -> Spread | None:
     """Return how many times better *ours* is, round by round."""
-    pairs = [(ours[number], theirs[number]) for number in ours.keys() & theirs.keys()]
+    pairs = [(ours[number], theirs[number]) for number in ours.keys() & theirs.keys() if scenario.compares]
     if not scenario.more_is_better:
         pairs = [(other, own) for own, other in pairs]
     ratios = [above / below for above, below in pairs if below]

@@ -16,14 +16,16 @@ class _Aiodlock:
     def __init__(self, url: str, **policy: object) -> None:
         self._url, self._policy = url, policy
         self._client: Any = None
+        self._locks: dict[str, Entry] = {}  # one object for all tasks
 
     async def open(self) -> None:
         self._client = importlib.import_module("aiodlock").connect(self._url)
         await self._client.start()
 
     def lock(self, key: str) -> Entry:
-        lock: Entry = self._client.lock(key, ttl=LEASE, **self._policy)
-        return lock
+        if key not in self._locks:
+            self._locks[key] = self._client.lock(key, ttl=LEASE, **self._policy)
+        return self._locks[key]
 
 
 class _Nowait(_Aiodlock):
@@ -50,7 +52,8 @@ class _Run(_Aiodlock):
     """Hands plain functions to ``run``: many tasks' functions in one loop step."""
 
     async def run(self, key: str, section: Callable[[], None]) -> None:
-        await self._client.lock(key, ttl=LEASE).run(section)
+        lock: Any = self.lock(key)
+        await lock.run(section)
 
 
 _SERVERS: Mapping[str, str | None] = {"memory": None, "redis": "redis"}  # backend: what it needs started
@@ -71,7 +74,7 @@ def _peer(backend: str, variant: str) -> Peer:
     only = frozenset({"U1", "U100", "U1000", "C100", "C1000", "M"}) if variant == "-run" else None
     return Peer(
         f"aiodlock-{backend}{variant}",
-        make,
+        make if server else lambda _: make(f"{backend}://"),
         note=note,
         server=server,
         shared=server is not None,

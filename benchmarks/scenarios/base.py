@@ -73,6 +73,7 @@ class Scenario(abc.ABC):
     rival_seconds: float | None = None  # for locks that need seconds to get going; a short window would understate them
     limit: str | None = None  # the peer, or the limit, that bounds it
     more_is_better: bool = True
+    compares: bool = True  # ratios say something
     shared: bool = False  # makes no sense for a lock of one process
 
     def suits(self, peer: Peer) -> bool:
