@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,14 +16,25 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from benchmarks.report import number
+from benchmarks.scenarios import SCENARIOS
 
 __all__ = ["draw", "main"]
 
 Line: TypeAlias = dict[str, Any]
 
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    label: str
+    role: str
+    median: float
+    least: float
+    most: float
+
+
 _COLOURS = {"ours": "#0b7285", "rival": "#adb5bd", "limit": "#e9c46a", "crooked": "#e76f51"}
 _LABELS = {"ours": "aiodlock", "rival": "other libraries", "limit": "limit", "crooked": "wrong on purpose"}
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.hashsalt": "aiodlock",  # the same numbers give the same file
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -50,57 +62,43 @@ def draw(results: dict[str, Any], folder: Path) -> list[Path]:
 
 def _values(lines: Sequence[Line]) -> Figure:
     """Draw the median of each lock as a bar, its spread as a whisker."""
-    scenario, unit = lines[0]["scenario"], lines[0]["unit"]
-    lines = sorted(lines, key=lambda line: float(line["value"]["median"]))
-    figure, axes = _canvas(len(lines))
-    _bars(axes, lines, lambda line: float(line["value"]["median"]))
-    for place, line in enumerate(lines):
-        axes.plot([line["value"]["least"], line["value"]["most"]], [place, place], color="#343a40", linewidth=1.2)
-    smallest = min((line["value"]["median"] for line in lines if line["value"]["median"] > 0), default=1)
+    scenario = SCENARIOS[lines[0]["scenario"]]
+    bars = sorted((_Bar(line["peer"], line["role"], **line["value"]) for line in lines), key=lambda bar: bar.median)
+    figure, axes = _bars(bars)
     axes.set_xscale("log")
-    axes.set_xlim(left=smallest / 3)
+    axes.set_xlim(left=min((bar.median for bar in bars if bar.median > 0), default=1) / 3)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    axes.set_xlabel(f"{unit} (log scale), median and spread of {max(line['rounds'] for line in lines)} rounds")
-    axes.set_title(scenario)
+    axes.set_xlabel(f"{scenario.unit} (log scale), median and spread of {lines[0]['rounds']} rounds")
+    axes.set_title(f"{scenario.name}: {scenario.question}")
     return figure
 
 
 def _fairness(lines: Sequence[Line]) -> Figure:
     """Draw Jain's index: 1 when every task got the same share."""
-    figure, axes = _canvas(len(lines))
     lines = sorted(lines, key=lambda line: (line["scenario"], line["middle"]["jain"]))
-    _bars(
-        axes,
-        lines,
-        lambda line: float(line["middle"]["jain"]),
-        named=lambda line: f"{line['scenario']}  {line['peer']}",
+    shares = [(line, line["middle"]["jain"]) for line in lines]
+    figure, axes = _bars(
+        [_Bar(f"{line['scenario']}  {line['peer']}", line["role"], share, share, share) for line, share in shares]
     )
-    axes.set_xlim(0, 1.02)
+    axes.set_xlim(0, 1.1)
     axes.set_xlabel("Jain's index: 1 = every task got the same, 0 = one got everything")
     axes.set_title("Fairness")
     return figure
 
 
-def _canvas(bars: int) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(8, 1.3 + 0.32 * bars), layout="constrained")
-    return figure, figure.add_subplot()
-
-
-def _bars(
-    axes: Axes,
-    lines: Sequence[Line],
-    value: Callable[[Line], float],
-    *,
-    named: Callable[[Line], str] = lambda line: str(line["peer"]),
-) -> None:
-    for place, line in enumerate(lines):
-        axes.barh(place, value(line), color=_COLOURS[line["role"]], height=0.7)
-        axes.annotate(number(value(line)), (value(line), place), (4, 0), textcoords="offset points", va="center")
-    axes.set_yticks(range(len(lines)), [named(line) for line in lines])
-    for role in dict.fromkeys(line["role"] for line in lines):
+def _bars(bars: Sequence[_Bar]) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(8, 1.5 + 0.32 * len(bars)), layout="constrained")
+    axes = figure.add_subplot()
+    for place, bar in enumerate(bars):
+        axes.barh(place, bar.median, color=_COLOURS[bar.role], height=0.7)
+        axes.plot([bar.least, bar.most], [place, place], color="#343a40", linewidth=1.2)
+        axes.annotate(number(bar.median), (bar.most, place), (4, 0), textcoords="offset points", va="center")
+    for role in dict.fromkeys(bar.role for bar in bars):
         axes.barh(0, 0, color=_COLOURS[role], label=_LABELS[role])
-    axes.legend(loc="lower right", frameon=False)
+    axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
     axes.margins(x=0.12)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    return figure, axes
 
 
 def _saved(figure: Figure, path: Path) -> Path:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from benchmarks.figures import Sample, Spread
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.scenarios import SCENARIOS, Scenario
 from benchmarks.summary import Line
 
 __all__ = ["number", "table", "tables"]
@@ -32,30 +32,25 @@ _COLUMNS: Sequence[tuple[str, Callable[[Line, Sample], str]]] = (
 
 def tables(lines: Sequence[Line], baseline: str) -> str:
     """Return one table for each scenario."""
-    parts = []
-    for name, group in groupby(lines, key=lambda line: line.scenario):
-        scenario, members = SCENARIOS[name], list(group)
-        head = f"{name}: {scenario.question} ({scenario.unit}; baseline {baseline}"
-        rival = members[0].best_rival
-        head += (
-            (f", best rival {rival}" if rival else "") + (f", limit {scenario.limit}" if scenario.limit else "") + ")"
-        )
-        parts.append(
-            "\n".join([head, table(["", *(title for title, _ in _COLUMNS)], [_cells(line) for line in members])])
-        )
-    return "\n\n".join(parts)
+    groups = groupby(lines, key=lambda line: line.scenario)
+    return "\n\n".join(_table_of(SCENARIOS[name], list(group), baseline) for name, group in groups)
+
+
+def _table_of(scenario: Scenario, lines: Sequence[Line], baseline: str) -> str:
+    terms = [scenario.unit, f"baseline {baseline}"]
+    terms += [f"best rival {lines[0].best_rival}"] if lines[0].best_rival else []
+    terms += [f"limit {scenario.limit}"] if scenario.limit else []
+    rows = [_cells(line, line.middle) for line in lines if line.middle]
+    notes = [f"  {line.peer}: {note}" for line in lines for note in _notes(line)]
+    head = f"{scenario.name}: {scenario.question} ({', '.join(terms)})"
+    return "\n".join([head, table(["", *(title for title, _ in _COLUMNS)], rows), *notes])
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return aligned text; columns in which nobody has anything are left out."""
-    used = [
-        place
-        for place in range(len(head))
-        if place == 0 or any(row[place : place + 1] not in ([], ["-"]) for row in rows)
-    ]
-    everything = [head, *rows]
-    widths = [max(len(row[place]) if place < len(row) else 0 for row in everything) for place in range(len(head))]
-    return "\n".join(_aligned(row, used, widths) for row in everything)
+    used = [place for place in range(len(head)) if place == 0 or any(row[place] != "-" for row in rows)]
+    widths = {place: max(len(row[place]) for row in [head, *rows]) for place in used}
+    return "\n".join(_aligned(row, widths) for row in [head, *rows])
 
 
 def number(value: float | None) -> str:
@@ -63,25 +58,26 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     if value >= 10_000:
-        return f"{value / 1000:,.0f}k" if value >= 100_000 else f"{value / 1000:.1f}k"
+        return f"{value / 1000:,.0f}k" if value >= 100_000 or value % 1000 == 0 else f"{value / 1000:.1f}k"
     if value >= 100 or value == int(value):
         return f"{value:.0f}"
     return f"{value:.3g}"
 
 
-def _cells(line: Line) -> list[str]:
-    if line.middle is None:
-        return [line.peer, f"failed: {line.failures[0]}"]
-    cells = [line.peer, *(show(line, line.middle) for _, show in _COLUMNS)]
+def _cells(line: Line, middle: Sample) -> list[str]:
+    return [line.peer, *(show(line, middle) for _, show in _COLUMNS)]
+
+
+def _notes(line: Line) -> Iterator[str]:
     if line.failures:
-        cells[0] += f" ({len(line.failures)} of {line.rounds + len(line.failures)} rounds failed: {line.failures[0]})"
-    return cells
+        yield f"{len(line.failures)} of {line.rounds + len(line.failures)} rounds failed: {line.failures[0]}"
+    if line.middle and line.middle.first_error:
+        yield f"{line.middle.errors} of its tasks ended by an error, the first: {line.middle.first_error}"
 
 
-def _aligned(row: Sequence[str], used: Sequence[int], widths: Sequence[int]) -> str:
-    if len(row) == 2 and row[1].startswith("failed"):
-        return f"  {row[0]:<{widths[0]}}  {row[1]}"
-    return "  " + "  ".join(f"{row[place]:{'<' if place == 0 else '>'}{widths[place]}}" for place in used)
+def _aligned(row: Sequence[str], widths: Mapping[int, int]) -> str:
+    cells = (f"{row[place]:{'>' if place else '<'}{width}}" for place, width in widths.items())
+    return "  " + "  ".join(cells).rstrip()
 
 
 def _spread(spread: Spread | None) -> str:
