@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import io
 import shutil
@@ -11,18 +12,21 @@ from urllib.parse import urlsplit
 
 from benchmarks.resp import Wire
 
-__all__ = ["measure"]
+__all__ = ["measure", "round_trip"]
 
-_ROUND_TRIPS = 2_000
+_ROUND_TRIPS, _FAR_ROUND_TRIPS = 2_000, 200
 _ONE_BY_ONE, _PIPELINED = ("1", 4_000), ("64", 60_000)  # commands in flight, commands in all
 _RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 _KEY = "limit:__rand_int__"
 
 
-async def measure(url: str) -> dict[str, float]:
-    """Return operations per second of each limit, by name; those of ``redis-benchmark`` only where it is installed."""
-    rates = {"round trip": _round_trips(url)}
-    if shutil.which("redis-benchmark") is None:
+async def measure(url: str, *, near: bool = True) -> dict[str, float]:
+    """Return operations per second of each limit, by name.
+
+    Those of ``redis-benchmark`` only where it is installed, and for a server that is *near*.
+    """
+    rates = {"round trip": 1 / round_trip(url, count=_ROUND_TRIPS if near else _FAR_ROUND_TRIPS)}
+    if not near or shutil.which("redis-benchmark") is None:
         return rates
     sha = _load(url)
     for depth, count in (_ONE_BY_ONE, _PIPELINED):
@@ -34,20 +38,18 @@ async def measure(url: str) -> dict[str, float]:
     return rates
 
 
-def _round_trips(url: str) -> float:
-    wire = Wire(url)
-    start = time.perf_counter()
-    for _ in range(_ROUND_TRIPS):
-        wire.call("PING")
-    seconds = time.perf_counter() - start
-    wire.close()
-    return _ROUND_TRIPS / seconds
+def round_trip(url: str, *, count: int) -> float:
+    """Return the seconds from a PING to its answer on a blocking socket."""
+    with contextlib.closing(Wire(url)) as wire:
+        start = time.perf_counter()
+        for _ in range(count):
+            wire.call("PING")
+        return (time.perf_counter() - start) / count
 
 
 def _load(url: str) -> str:
-    wire = Wire(url)
-    sha = wire.call("SCRIPT", "LOAD", _RELEASE)
-    wire.close()
+    with contextlib.closing(Wire(url)) as wire:
+        sha = wire.call("SCRIPT", "LOAD", _RELEASE)
     assert isinstance(sha, bytes)
     return sha.decode()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from aiodlock.testing.servers import RedisServer
 from benchmarks import limits
 from benchmarks.cell import Cell, CellFailedError
+from benchmarks.distance import far_away
 from benchmarks.environments import EnvironmentFailedError, interpreter
 from benchmarks.figures import Sample
 from benchmarks.observer import Observer
@@ -29,6 +30,7 @@ class Plan:
     seconds: float | None = None  # None: the scenario's own window
     rival_seconds: float | None = None
     loop: str = "asyncio"
+    distance: float = 0.0  # seconds of a round trip, made by a proxy; 0: as near as it is
 
     def window(self, peer: Peer, scenario: Scenario) -> float:
         if peer.role is Role.RIVAL:
@@ -57,7 +59,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """The servers of a run, by kind."""
+    """The servers of a run, by kind. Observers look from nearby, also where the locks are kept at a distance."""
 
     urls: Mapping[str, str]
     observers: Mapping[str, Observer]
@@ -85,7 +87,7 @@ async def _round(
 ) -> None:
     if "redis" in ground.urls:
         say(f"round {number}/{plan.rounds}: limits")
-        results.limits.append(await limits.measure(ground.urls["redis"]))
+        results.limits.append(await limits.measure(ground.urls["redis"], near=not plan.distance))
     for scenario in plan.scenarios:
         for peer in _rotated(plan.peers, number):
             if peer.name not in pythons or not scenario.suits(peer):
@@ -128,7 +130,10 @@ def _ground(plan: Plan) -> Iterator[_Ground]:
         urls: dict[str, str] = {}
         if "redis" in needed:
             urls["redis"] = stack.enter_context(RedisServer()).url
-        yield _Ground(urls, {kind: Observer(url) for kind, url in urls.items()})
+        observers = {kind: stack.enter_context(contextlib.closing(Observer(url))) for kind, url in urls.items()}
+        if plan.distance:
+            urls = {kind: stack.enter_context(far_away(url, plan.distance)) for kind, url in urls.items()}
+        yield _Ground(urls, observers)
 
 
 def _rotated(peers: tuple[Peer, ...], by: int) -> tuple[Peer, ...]:

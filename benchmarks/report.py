@@ -9,7 +9,7 @@ from benchmarks.figures import Sample, Spread
 from benchmarks.scenarios import SCENARIOS, Scenario
 from benchmarks.summary import Line
 
-__all__ = ["number", "table", "tables"]
+__all__ = ["limits_table", "number", "table", "tables"]
 
 _COLUMNS: Sequence[tuple[str, Callable[[Line, Sample], str]]] = (
     ("value", lambda line, _: _spread(line.value)),
@@ -44,6 +44,13 @@ def _table_of(scenario: Scenario, lines: Sequence[Line], baseline: str) -> str:
     notes = [f"  {line.peer}: {note}" for line in lines for note in _notes(line)]
     head = f"{scenario.name}: {scenario.question} ({', '.join(terms)})"
     return "\n".join([head, table(["", *(title for title, _ in _COLUMNS)], rows), *notes])
+
+
+def limits_table(rounds: Sequence[Mapping[str, float]]) -> str:
+    """Return what the machine allows, as rates and as times."""
+    spreads = {name: Spread.of([rates[name] for rates in rounds]) for name in rounds[0]}
+    rows = [[name, _spread(spread), number(1e6 / spread.median)] for name, spread in spreads.items()]
+    return "\n".join(["limits", table(["", "per second", "µs each"], rows)])
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -47,6 +47,7 @@ class Wire:
         raise RuntimeError(f"not a Redis reply: {kind + rest!r}")
 
     def close(self) -> None:
+        self._replies.close()
         self._socket.close()
 
     def _bulk(self, size: int) -> bytes | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.matrix import Plan, Results, run
 from benchmarks.peers import PEERS, Peer, Role
-from benchmarks.report import tables
+from benchmarks.report import limits_table, tables
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.summary import Line, summarise
 
@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = asyncio.run(run(plan, lambda text: print(text, file=sys.stderr, flush=True)))
     lines = summarise(results, baseline)
     print(tables(lines, baseline))
+    if results.limits:
+        print("\n" + limits_table(results.limits))
     for name, why in results.missing.items():
         print(f"\nnot measured: {name}: {why}")
     if options.json:
@@ -58,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rival-seconds", type=float, help="length of a window for others' locks (default: --seconds)")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--baseline", choices=PEERS, metavar="NAME", help="whom to compare with (default: first rival)")
+    parser.add_argument("--distance", type=float, default=0.0, help="seconds of a round trip, made by a proxy")
     parser.add_argument("--no-limits", action="store_true", help="do not add the locks that bound a scenario")
     parser.add_argument("--json", type=Path, help="write every round, and the summary, to this file")
     parser.add_argument("--list", action="store_true", help="print the names of all locks and scenarios")
@@ -77,6 +80,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         seconds=options.seconds or (_SHORT_SECONDS if short else None),
         rival_seconds=options.rival_seconds,
         loop=options.loop,
+        distance=options.distance,
     )
 
 
@@ -97,6 +101,7 @@ def _everything(
             "seconds": plan.seconds,
             "rival_seconds": plan.rival_seconds,
             "loop": plan.loop,
+            "distance": plan.distance,
             "baseline": baseline,
         },
         "missing": results.missing,
