@@ -50,10 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and with ``--check`` fail if a floor is missed."""
     options = _parser().parse_args(arguments)
     checks = [*_races(options.rounds, options.seconds), *_parked(options.idle_seconds), *_held()]
-    rows = [[check.name, number(check.value), check.spread, check.floor, _verdict(check)] for check in checks]
-    print(table(["", "measured", "spread", "floor", ""], rows))
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(check) for check in checks], indent=1) + "\n")
+    rows = [[check.name, number(check.value), check.spread, check.floor, _verdict(check)] for check in checks]
+    print(table(["", "measured", "spread", "floor", ""], rows))
     return 1 if options.check and not all(check.holds for check in checks) else 0
 
 

@@ -31,6 +31,7 @@ class Plan:
     rival_seconds: float | None = None
     loop: str = "asyncio"
     distance: float = 0.0  # seconds of a round trip, made by a proxy; 0: as near as it is
+    limits: bool = True  # measure the machine as well
 
     def window(self, peer: Peer, scenario: Scenario) -> float:
         if peer.role is Role.RIVAL:
@@ -85,7 +86,7 @@ async def _round(
     results: Results,
     say: Callable[[str], None],
 ) -> None:
-    if "redis" in ground.urls:
+    if plan.limits and "redis" in ground.urls:
         say(f"round {number}/{plan.rounds}: limits")
         results.limits.append(await limits.measure(ground.urls["redis"], near=not plan.distance))
     for scenario in plan.scenarios:

@@ -39,13 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     results = asyncio.run(run(plan, lambda text: print(text, file=sys.stderr, flush=True)))
     lines = summarise(results, baseline)
+    if options.json:
+        options.json.write_text(json.dumps(_everything(plan, baseline, results, lines), indent=1) + "\n")
     print(tables(lines, baseline))
     if results.limits:
         print("\n" + limits_table(results.limits))
     for name, why in results.missing.items():
         print(f"\nnot measured: {name}: {why}")
-    if options.json:
-        options.json.write_text(json.dumps(_everything(options, plan, baseline, results, lines), indent=1) + "\n")
     return 1 if any(map(_is_bad, lines)) else 0
 
 
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--baseline", choices=PEERS, metavar="NAME", help="whom to compare with (default: first rival)")
     parser.add_argument("--distance", type=float, default=0.0, help="seconds of a round trip, made by a proxy")
-    parser.add_argument("--no-limits", action="store_true", help="do not add the locks that bound a scenario")
+    parser.add_argument("--no-limits", action="store_true", help="leave out what bounds a scenario")
     parser.add_argument("--json", type=Path, help="write every round, and the summary, to this file")
     parser.add_argument("--list", action="store_true", help="print the names of all locks and scenarios")
     return parser
@@ -81,12 +81,11 @@ def _plan(options: argparse.Namespace) -> Plan:
         rival_seconds=options.rival_seconds,
         loop=options.loop,
         distance=options.distance,
+        limits=not options.no_limits,
     )
 
 
-def _everything(
-    options: argparse.Namespace, plan: Plan, baseline: str, results: Results, lines: Sequence[Line]
-) -> dict[str, object]:
+def _everything(plan: Plan, baseline: str, results: Results, lines: Sequence[Line]) -> dict[str, object]:
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
