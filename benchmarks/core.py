@@ -1,7 +1,8 @@
 """The core against asyncio.Lock, each number beside its floor: ``python -m benchmarks.core [--check]``.
 
 Everything on ``memory://`` and the stock loop. Rounds are interleaved, the order of the two sides alternates, and
-ratios are formed within a round. Beside them stands the ratio by CPU time, which others on the machine disturb less.
+ratios are formed within a round. Beside them stands the ratio by CPU time, which leaves out the time that other
+processes ran on our core, though not how much they slow it.
 """
 
 from __future__ import annotations

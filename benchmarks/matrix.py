@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aiodlock.testing.servers import RedisServer
 from benchmarks import limits
+from benchmarks.calm import wait_for_calm
 from benchmarks.cell import Cell, CellFailedError
 from benchmarks.distance import far_away
 from benchmarks.environments import EnvironmentFailedError, interpreter
@@ -32,6 +33,7 @@ class Plan:
     loop: str = "asyncio"
     distance: float = 0.0  # seconds of a round trip, made by a proxy; 0: as near as it is
     limits: bool = True  # measure the machine as well
+    patience: float = 0.0  # seconds to wait before each cell until others leave the machine alone
 
     def window(self, peer: Peer, scenario: Scenario) -> float:
         if peer.role is Role.RIVAL:
@@ -48,6 +50,7 @@ class Row:
     peer: str
     sample: Sample | None = None
     failure: str = ""
+    others: float | None = None  # cores that others used just before
 
 
 @dataclass(slots=True)
@@ -103,14 +106,15 @@ async def _round(
                 url=ground.urls.get(peer.server or ""),
                 observer=ground.observers.get(peer.server or ""),
             )
-            results.rows.append(await _row(cell, number))
+            results.rows.append(await _row(cell, number, plan.patience))
 
 
-async def _row(cell: Cell, number: int) -> Row:
+async def _row(cell: Cell, number: int, patience: float) -> Row:
+    row = Row(number, cell.scenario.name, cell.peer.name, others=await wait_for_calm(within=patience))
     try:
-        return Row(number, cell.scenario.name, cell.peer.name, sample=await cell.run())
+        return replace(row, sample=await cell.run())
     except CellFailedError as error:
-        return Row(number, cell.scenario.name, cell.peer.name, failure=str(error))
+        return replace(row, failure=str(error))
 
 
 def _interpreters(plan: Plan, results: Results, say: Callable[[str], None]) -> dict[str, Path]:

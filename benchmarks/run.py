@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import platform
+import statistics
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -44,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(tables(lines, baseline))
     if results.limits:
         print("\n" + limits_table(results.limits))
+    if loads := [row.others for row in results.rows if row.others is not None]:
+        print(
+            f"\nothers used {statistics.median(loads):.2f} cores (most {max(loads):.2f}) of {os.cpu_count()} meanwhile"
+        )
     for name, why in results.missing.items():
         print(f"\nnot measured: {name}: {why}")
     return 1 if any(map(_is_bad, lines)) else 0
@@ -61,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--baseline", choices=PEERS, metavar="NAME", help="whom to compare with (default: first rival)")
     parser.add_argument("--distance", type=float, default=0.0, help="seconds of a round trip, made by a proxy")
+    parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a calm machine, each time")
     parser.add_argument("--no-limits", action="store_true", help="leave out what bounds a scenario")
     parser.add_argument("--json", type=Path, help="write every round, and the summary, to this file")
     parser.add_argument("--list", action="store_true", help="print the names of all locks and scenarios")
@@ -82,6 +88,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         loop=options.loop,
         distance=options.distance,
         limits=not options.no_limits,
+        patience=options.patience,
     )
 
 
