@@ -55,7 +55,7 @@ bench: servers
 docs:
 	@.ci/venv .venv all,test,docs
 	@echo "== docs"
-	@$(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf .venv .venv-* .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist site
