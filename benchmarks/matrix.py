@@ -9,12 +9,12 @@ from pathlib import Path
 
 from aiodlock.testing.servers import RedisServer
 from benchmarks import limits
-from benchmarks.calm import wait_for_calm
 from benchmarks.cell import Cell, CellFailedError
 from benchmarks.distance import far_away
 from benchmarks.environments import EnvironmentFailedError, interpreter
 from benchmarks.figures import Sample
 from benchmarks.observer import Observer
+from benchmarks.others import Meter
 from benchmarks.peers import Peer, Role
 from benchmarks.scenarios import Scenario
 
@@ -33,7 +33,6 @@ class Plan:
     loop: str = "asyncio"
     distance: float = 0.0  # seconds of a round trip, made by a proxy; 0: as near as it is
     limits: bool = True  # measure the machine as well
-    patience: float = 0.0  # seconds to wait before each cell until others leave the machine alone
 
     def window(self, peer: Peer, scenario: Scenario) -> float:
         if peer.role is Role.RIVAL:
@@ -50,7 +49,7 @@ class Row:
     peer: str
     sample: Sample | None = None
     failure: str = ""
-    others: float | None = None  # cores that others used just before
+    others: float | None = None  # cores that others used meanwhile
 
 
 @dataclass(slots=True)
@@ -106,15 +105,16 @@ async def _round(
                 url=ground.urls.get(peer.server or ""),
                 observer=ground.observers.get(peer.server or ""),
             )
-            results.rows.append(await _row(cell, number, plan.patience))
+            results.rows.append(await _row(cell, number))
 
 
-async def _row(cell: Cell, number: int, patience: float) -> Row:
-    row = Row(number, cell.scenario.name, cell.peer.name, others=await wait_for_calm(within=patience))
+async def _row(cell: Cell, number: int) -> Row:
+    meter, row = Meter.start(cell.observer), Row(number, cell.scenario.name, cell.peer.name)
     try:
-        return replace(row, sample=await cell.run())
+        sample = await cell.run()
     except CellFailedError as error:
-        return replace(row, failure=str(error))
+        return replace(row, failure=str(error), others=meter.cores())
+    return replace(row, sample=sample, others=meter.cores())
 
 
 def _interpreters(plan: Plan, results: Results, say: Callable[[str], None]) -> dict[str, Path]:

@@ -61,6 +61,12 @@ class Observer:
         )
 
     @property
+    def cpu(self) -> float:
+        """CPU seconds the server has used."""
+        used = self._info("cpu")
+        return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
+    @property
     def version(self) -> str:
         return self._info("server")["redis_version"]
 

@@ -66,7 +66,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--baseline", choices=PEERS, metavar="NAME", help="whom to compare with (default: first rival)")
     parser.add_argument("--distance", type=float, default=0.0, help="seconds of a round trip, made by a proxy")
-    parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a calm machine, each time")
     parser.add_argument("--no-limits", action="store_true", help="leave out what bounds a scenario")
     parser.add_argument("--json", type=Path, help="write every round, and the summary, to this file")
     parser.add_argument("--list", action="store_true", help="print the names of all locks and scenarios")
@@ -88,7 +87,6 @@ def _plan(options: argparse.Namespace) -> Plan:
         loop=options.loop,
         distance=options.distance,
         limits=not options.no_limits,
-        patience=options.patience,
     )
 
 
