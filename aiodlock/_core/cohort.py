@@ -51,6 +51,7 @@ class Cohort:
         self.shape = shape
         self.policy = policy
         self.size = shape.size
+        self._hold = shape.hold
         self.most = max(1, shape.size // shape.weight) if policy.shares else 1
         self.renews = policy.renew
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
@@ -313,7 +314,7 @@ class Cohort:
         place.count = count = place.count + 1
         if count == COUNTS - 1:
             place.until = 0.0  # the fence's count is used up: so is the batch
-        own = self.shape.hold(self, place, count, now)
+        own = self._hold(self, place, count, now)
         if self.engine.is_loud:
             own._simple = False
         place.holds = (own,)

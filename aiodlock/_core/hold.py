@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiodlock._core.cancel import finish
-from aiodlock._core.fence import fence
+from aiodlock._core.fence import COUNT_BITS
 from aiodlock.errors import LockLostError, NotHeldError
 from aiodlock.events import HoldAbandoned, HoldLost, TaskFailed
 
@@ -114,7 +114,7 @@ class Hold:
     @property
     def fence(self) -> int:
         """A number that is larger for every later ownership of this key; check it where the protected data lives."""
-        return fence(self._place.epoch, self._count)
+        return (self._place.epoch << COUNT_BITS) + self._count
 
     @property
     def owner(self) -> str:
