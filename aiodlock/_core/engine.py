@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aiodlock._core.cohort import Cohort, Shape
-from aiodlock._core.hold import Hold, Task
+from aiodlock._core.hold import Hold, Owners
 from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
@@ -43,12 +43,6 @@ T = TypeVar("T")
 
 SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
-
-
-class Owners(dict["Task | None", Hold]):
-    """Who of our tasks is inside one line; shared by all of its cohorts, gone with the last of them."""
-
-    __slots__ = ("__weakref__",)
 
 
 class Engine:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aiodlock._core.place import Place
     from aiodlock.policy import OnLost
 
-__all__ = ["Hold", "HoldState", "Task", "current_task"]
+__all__ = ["Hold", "HoldState", "Owners", "Task", "current_task"]
 
 GRACE = 1.0  # how long a release waits for the server; then it goes on in the background
 LEASE_ENDED = "its lease ended before a renewal was confirmed"
@@ -55,6 +55,22 @@ LOST: Final = HoldState.LOST
 RELEASED: Final = HoldState.RELEASED
 
 _MOVES = {HELD: {LOST, RELEASED}, LOST: {RELEASED}, RELEASED: set[HoldState]()}
+
+
+class Owners(dict["Task | None", "Hold"]):
+    """Who of our tasks is inside one line; shared by all of its cohorts, gone with the last of them."""
+
+    __slots__ = ("__weakref__", "released")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released: list[Hold] = []  # in blocks that are still open
+
+    def innermost_block(self, task: Task | None) -> Hold | None:
+        """Return the handle through which *task* entered last and has not left."""
+        own = self.get(task)
+        blocks = (*self.released, *(own._all_blocks if own is not None else ()))
+        return next((block for block in reversed(blocks) if block._task is task), None)
 
 
 class Hold:
@@ -271,11 +287,14 @@ class Hold:
         self._block = None
         own._blocks = tuple(block for block in own._blocks if block is not self)
         left = None
-        if self._state is not RELEASED:  # released inside the block: nothing is left to do
+        if self._state is not RELEASED:
             own._is_lost(self._cohort.engine.now())
             left = self._drop_entry()
-        elif own._loss is None or not self._cancelled:
-            return
+        else:  # inside the block: nothing is left to do but to take a cancel back
+            if self in self._cohort.owners.released:
+                self._cohort.owners.released.remove(self)
+            if own._loss is None or not self._cancelled:
+                return
         if own._loss is not None:
             await self._let_out(error, was_outermost=was_outermost)
         elif left is not None:
@@ -319,10 +338,6 @@ class Hold:
     @property
     def _all_blocks(self) -> tuple[Hold, ...]:
         return self._blocks if self._block is None else (self, *self._blocks)
-
-    def _innermost_block(self, task: Task | None) -> Hold | None:
-        """Return the handle through which *task* entered last."""
-        return next((block for block in reversed(self._all_blocks) if block._task is task), None)
 
     def _set_limit(self, max_hold: float) -> None:
         """Be held no longer than *max_hold* in all."""
@@ -413,6 +428,7 @@ class Hold:
         owners = self._cohort.owners
         for task in [task for task in (self._task, *(b._task for b in self._blocks)) if owners.get(task) is self]:
             del owners[task]
+        owners.released += self._all_blocks
         if self._cohort.engine.is_loud:
             self._cohort.engine.ownership_ended(self, now)
         return self._cohort.give_back(self, now)
