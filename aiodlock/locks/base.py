@@ -194,7 +194,11 @@ class Synchronizer(Generic[_HoldT]):
     def _held_by(self, task: Task | None, engine: Engine) -> Hold | None:
         """Return what *task* holds of the line, to enter it again; raise where it would wait for itself."""
         own = engine.owners_of(self._line).get(task)
-        if own is None or own._is_lost(engine.now()):
+        if own is None:
+            return None
+        if own._is_lost(engine.now()):
+            if any(block._task is task for block in own._all_blocks):
+                raise own._lost_error()  # loss is final: it is not taken again while its block runs
             return None
         if not self._policy.reentrant:
             raise LockError(
