@@ -375,11 +375,16 @@ class Hold:
         if self._state is not HELD:
             return
         self._move(LOST)
-        engine = self._cohort.engine
+        loop = self._cohort.engine.loop
         if callable(self._on_lost):
-            engine.loop.call_soon(self._tell, self._on_lost)
-        elif self._on_lost == "cancel" and self._block is not None and self._task is not _running_task():
-            assert self._task is not None
+            loop.call_soon(self._tell, self._on_lost)
+        elif self._on_lost == "cancel" and self._task is _running_task():
+            loop.call_soon(self._cancel)  # a cancel sent to the running task could arrive after its block
+        elif self._on_lost == "cancel":
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._block is not None and self._task is not None:
             self._cancelling, self._cancelled = self._block, self._task.cancel(f"lock {self.key!r} was lost")
 
     def _tell(self, on_lost: Callable[[Hold], None]) -> None:
