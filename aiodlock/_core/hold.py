@@ -384,7 +384,7 @@ class Hold:
             self._cancel()
 
     def _cancel(self) -> None:
-        if self._block is not None and self._task is not None:
+        if self._state is LOST and self._block is not None and self._task is not None:
             self._cancelling, self._cancelled = self._block, self._task.cancel(f"lock {self.key!r} was lost")
 
     def _tell(self, on_lost: Callable[[Hold], None]) -> None:
