@@ -104,7 +104,7 @@ class Hold:
     _revocation: str | None = None
     _abandoned = False
     _outer: Hold | None = None  # another ownership of the same task and line (permits of a semaphore)
-    _handle: weakref.ref[Hold] | None = None  # the one outside any block
+    _handles: tuple[weakref.ref[Hold], ...] = ()  # those made outside a block and not released yet
     _watchers: tuple[asyncio.Future[None], ...] = ()
 
     def __init__(self, cohort: Cohort, place: Place, count: int, now: float) -> None:
@@ -253,7 +253,8 @@ class Hold:
 
     def _watch_handle(self) -> None:
         """Notice when this handle, which no block keeps alive, is dropped."""
-        self._own._handle = weakref.ref(self, self._own._collected)
+        own = self._own
+        own._handles = (*own._handles, weakref.ref(self, own._collected))
 
     def _belong_to(self, task: Task | None) -> None:
         """Make *task* the owner."""
@@ -367,8 +368,8 @@ class Hold:
         for watcher in self._watchers:
             if not watcher.done():
                 watcher.set_result(None)
-        outside = self._handle() if self._handle is not None else None
-        for hold in {self, *self._blocks, *filter(None, (outside,))}:
+        outside = [hold for handle in self._handles if (hold := handle())]
+        for hold in {self, *self._blocks, *outside}:
             hold._hear_loss()
 
     def _hear_loss(self) -> None:
@@ -400,12 +401,17 @@ class Hold:
         elif not self._abandoned and all(_is_done(hold._task) for hold in (self, *self._blocks)):
             self._abandon()
 
-    def _collected(self, _: object) -> None:
-        """Notice that the handle outside any block was dropped without release."""
-        if self._entries and not self._all_blocks and self._loss is None and not self._abandoned:
+    def _collected(self, handle: weakref.ref[Hold]) -> None:
+        """Notice that a handle outside any block was dropped without release; after the last one nobody can."""
+        self._handles = tuple(other for other in self._handles if other is not handle)
+        if self._loss is not None or self._abandoned:
+            return
+        if self._entries > 1:
+            self._entries -= 1
+        else:
             self._abandon()
-            message = f"a hold of {self.key!r} was dropped without release(): it is renewed no more"
-            warnings.warn(message, ResourceWarning, stacklevel=2)
+        message = f"a hold of {self.key!r} was dropped without release(): keep it and release it, or use 'async with'"
+        warnings.warn(message, ResourceWarning, stacklevel=2)
 
     def _abandon(self) -> None:
         self._abandoned = True
@@ -425,6 +431,8 @@ class Hold:
         self._move(RELEASED)
         own = self._own
         own._entries -= 1
+        if own._handles:
+            own._handles = tuple(handle for handle in own._handles if handle() is not self)
         return None if own._entries else own._end(self._cohort.engine.now())
 
     def _end(self, now: float) -> asyncio.Future[None] | None:
