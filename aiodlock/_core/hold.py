@@ -152,7 +152,8 @@ class Hold:
     @property
     def lost(self) -> bool:
         """Whether the lease ended while this was held. Local: past the deadline it says so before any I/O."""
-        return self._own._is_lost(self._cohort.engine.now())
+        own = self._own
+        return own._loss is not None if self._state is RELEASED else own._is_lost(self._cohort.engine.now())
 
     @property
     def is_released(self) -> bool:
