@@ -21,6 +21,8 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import anyio.lowlevel
+
 from aiodlock._core.cancel import finish
 from aiodlock._core.fence import fence
 from aiodlock.errors import LockLostError, NotHeldError
@@ -306,12 +308,14 @@ class Hold:
         """Let out of a lost block an outer cancel, the body's own error with a note, or `LockLostError`."""
         outer = self._cancelled and await self._take_back_cancel(error)
         loss = self._lost_error()
+        if not outer and (error is None or (self._cancelled and isinstance(error, asyncio.CancelledError))):
+            await anyio.lowlevel.checkpoint_if_cancelled()  # a scope does not cancel a task that is being cancelled
+            raise loss from error
         if error is None:
-            raise asyncio.CancelledError if outer else loss
+            raise asyncio.CancelledError
         if isinstance(error, asyncio.CancelledError):
-            if self._cancelled and not outer:
-                raise loss from error
-        elif was_outermost and not isinstance(error, LockLostError):
+            return
+        if was_outermost and not isinstance(error, LockLostError):
             error.add_note(str(loss))
 
     async def _take_back_cancel(self, error: BaseException | None) -> bool:
