@@ -33,7 +33,7 @@ from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend
 from aiodlock.clock import Clock
-from aiodlock.errors import BackendError, ClientClosedError
+from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError
 from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
 from aiodlock.policy import Policy
 
@@ -121,6 +121,8 @@ class Engine:
         ticket, sent_at, inside = place.renewal(ttl)
         answer = (await self.ask(self.backend.renew([ticket])))[0]
         place.renewed(sent_at, inside, answer)
+        if answer is None:
+            raise BackendUnavailableError(f"no answer for {ticket.line.key!r}: its lease is as it was, try again")
 
     async def ask(self, verb: Awaitable[T]) -> T:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""

@@ -27,6 +27,7 @@ from aiodlock._core.cancel import finish
 from aiodlock._core.fence import fence
 from aiodlock.errors import LockLostError, NotHeldError
 from aiodlock.events import HoldAbandoned, HoldLost, TaskFailed
+from aiodlock.policy import check_ttl
 
 if TYPE_CHECKING:
     from aiodlock._core.cohort import Cohort
@@ -197,7 +198,7 @@ class Hold:
         Cancellation: the request is seen through in the background; the hold may live longer than before.
         """
         self.check()
-        await self._cohort.engine.extend(self._place, ttl)
+        await self._cohort.engine.extend(self._place, check_ttl(ttl))
         self.check()
 
     async def release(self) -> None:
