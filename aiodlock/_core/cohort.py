@@ -403,4 +403,5 @@ class Cohort:
     def _retire(self) -> None:
         if not self.retired:
             self.retired = True
+            self._forget_dead()
             self.engine.retire(self)
