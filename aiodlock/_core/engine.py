@@ -147,7 +147,8 @@ class Engine:
     def on_call(self, call: Call) -> None:
         """Bring a call of the server to the place it is for; one for nobody here is answered by leaving."""
         if isinstance(call, Reconnected):
-            self.renew([place for place in self.places.values() if place.answered])
+            if asked := [place for place in self.places.values() if place.answered]:
+                self.renew(asked)
         elif isinstance(call, Opened):
             ...
         elif place := self.places.get(call.id):
