@@ -284,6 +284,8 @@ class Place:
                 self.lose(f"refused by the server: {why.value}")
             case Gone(why=why):
                 self.end()
+                if self.unanswered:
+                    self.leave()  # an earlier join of this id may still arrive: it must find a grave
                 self.cohort.refused(self, why, answer.holder)
 
     def _enter(self, epoch: int, life: float, deadline: float, *, company: bool) -> None:
