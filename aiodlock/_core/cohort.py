@@ -379,4 +379,5 @@ class Cohort:
     def _retire(self) -> None:
         if not self.retired:
             self.retired = True
+            self._forget_dead()
             self.engine.retire(self)
