@@ -329,7 +329,7 @@ class Cohort:
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
-        if self.live > len(self.standing):
+        if self.live > len(self.standing) and not place.unanswered:  # one in doubt has to be buried
             self._forget_inside(place)
             place.end()
             self._stand(instead_of=place)
