@@ -15,10 +15,12 @@ __all__ = [
     "EventSink",
     "HoldAbandoned",
     "HoldLost",
+    "HoldRevoked",
     "LeaveUnconfirmed",
     "LockAcquired",
     "LockReleased",
     "SinkFailed",
+    "SizeDiffered",
     "TaskFailed",
 ]
 
@@ -70,6 +72,28 @@ class HoldAbandoned(Event):
     kind: str
     key: str
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRevoked(Event):
+    """Somebody asked the holder to let go."""
+
+    name: ClassVar[str] = "hold.revoked"
+    kind: str
+    key: str
+    fence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SizeDiffered(Event):
+    """The line has another size than this client asked for: it was resized, or others use another number."""
+
+    name: ClassVar[str] = "size.differed"
+    kind: str
+    key: str
+    asked: int
+    found: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from aiodlock.errors import ConfigurationError, InvalidKeyError
 
 if TYPE_CHECKING:
     from aiodlock._core.hold import Hold
 
-__all__ = ["DEFAULT", "Default", "OnLost", "Policy", "Poll", "Push", "Retry", "check_count", "check_key", "check_wait"]
+__all__ = [
+    "DEFAULT",
+    "Default",
+    "OnLost",
+    "Policy",
+    "Poll",
+    "Push",
+    "Retry",
+    "Settings",
+    "check_count",
+    "check_key",
+    "check_wait",
+]
 
 OnLost: TypeAlias = "Literal['cancel', 'flag'] | Callable[[Hold], None]"
 
@@ -60,9 +72,29 @@ class Retry:
         _check_seconds("Retry(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
 
 
+class Settings(TypedDict, total=False):
+    """What can be said of a lock when it is made; see `Policy` for the defaults."""
+
+    ttl: float
+    renew: bool
+    max_hold: float | None
+    wait: float | None
+    fair: bool
+    reentrant: bool
+    on_lost: OnLost
+    linger: float
+    waiting: Push | Poll | Retry
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How one lock behaves; checked when it is made."""
+    """How one lock behaves; checked when it is made.
+
+    `ttl`: the lease, renewed at a third of it unless `renew` is false. `wait`: how long acquiring may take, None for
+    ever. `max_hold`: the longest hold in all. `fair`: strict order across processes, at a round trip per hold.
+    `on_lost`: ``"cancel"`` the block, ``"flag"`` only, or a function of the hold. `linger`: keep an unwanted ticket
+    so long for the next local task. `waiting`: how to learn of one's turn where push is not allowed.
+    """
 
     ttl: float = 30.0
     renew: bool = True

@@ -14,34 +14,44 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aiodlock._core.fence import COUNTS
 from aiodlock._core.hold import LEASE_ENDED, RELEASED, Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockError, TooManyWaitersError
+from aiodlock.events import HoldRevoked, SizeDiffered
 from aiodlock.policy import Policy, Poll, Push, Retry
 
 if TYPE_CHECKING:
     from aiodlock._core.combine import Combiner
     from aiodlock._core.engine import Engine
 
-__all__ = ["Cohort", "Waiter"]
+__all__ = ["Cohort", "Shape", "Waiter"]
 
 Waiter: TypeAlias = "asyncio.Future[Hold | None]"  # None: not now (a try), or not in time
+
+
+class Shape(NamedTuple):
+    """What makes one synchronizer differ from another: the line's size, the ticket's weight, who may be in together."""
+
+    size: int = 1
+    weight: int = 1
+    shared: bool = False
+    hold: type[Hold] = Hold
 
 
 class Cohort:
     """Local tasks in one line with one weight and policy, and the tickets they share: at most `most` at a time."""
 
-    def __init__(self, engine: Engine, line: LineId, *, size: int, weight: int, policy: Policy) -> None:
+    def __init__(self, engine: Engine, line: LineId, *, shape: Shape, policy: Policy) -> None:
         self.engine = engine
         self.line = line
-        self.size = size
-        self.weight = weight
+        self.shape = shape
         self.policy = policy
-        self.most = max(1, size // weight) if policy.shares else 1
+        self.size = shape.size
+        self.most = max(1, shape.size // shape.weight) if policy.shares else 1
         self.renews = policy.renew
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
@@ -185,7 +195,9 @@ class Cohort:
         self.standing.pop(place, None)
         key = self.line.key
         if why is GoneWhy.TOO_HEAVY:
-            self.fail(lambda: LockError(key, f"{self.line.kind} {key!r} has no room for {self.weight}: resize it"))
+            self.fail(
+                lambda: LockError(key, f"{self.line.kind} {key!r} has no room for {self.shape.weight}: resize it")
+            )
         elif why is GoneWhy.FULL:
             self.fail(lambda: TooManyWaitersError(key, f"the line of {key!r} is full: try later"))
         self._answer_tries()
@@ -197,7 +209,7 @@ class Cohort:
     def place_gone(self, place: Place, reason: str) -> None:
         """Hear that *place* is lost: its holds are, and those who wait need another ticket."""
         self.standing.pop(place, None)
-        self._forget_inside(place)
+        self.disown(place)
         for own in list(place.holds):
             own._lose(reason)
         if not place.holds:
@@ -240,9 +252,20 @@ class Cohort:
         own._place.lose("it was held as long as max_hold allows")
 
     def asked_to_go(self, place: Place, reason: str) -> None:
-        """Hear that somebody asks the holders to let go."""
+        """Hear that somebody asks the holders to let go: what they release is not handed on here."""
+        place.asked_to_go = True
+        place.set_until()
         for own in place.holds:
             own._revocation = reason
+            self.engine.emit(HoldRevoked(*self.line, own.fence, reason))
+
+    def hear_size(self, size: int) -> None:
+        """Hear that the line has another size than ours said."""
+        if size == self.shape.size or self.size == self.shape.size:
+            self.engine.emit(SizeDiffered(*self.line, self.shape.size, size))
+        self.size = size
+        if self.policy.shares:
+            self.most = max(1, size // self.shape.weight)
 
     # --- inner -------------------------------------------------------------------------------------------------
 
@@ -290,7 +313,7 @@ class Cohort:
         place.count = count = place.count + 1
         if count == COUNTS - 1:
             place.until = 0.0  # the fence's count is used up: so is the batch
-        own = Hold(self, place, count, now)
+        own = self.shape.hold(self, place, count, now)
         if self.engine.is_loud:
             own._simple = False
         place.holds = (own,)
@@ -325,12 +348,13 @@ class Cohort:
 
     def _ticket(self) -> Ticket:
         engine = self.engine
-        return Ticket(self.line, engine.new_id(), self.weight, self.size, self.policy.ttl, engine.name)
+        shape = self.shape
+        return Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
         if self.live > len(self.standing) and not place.unanswered:  # one in doubt has to be buried
-            self._forget_inside(place)
+            self.disown(place)
             place.end()
             self._stand(instead_of=place)
             return None
@@ -342,12 +366,13 @@ class Cohort:
         return self._let_go(place)
 
     def _let_go(self, place: Place) -> asyncio.Future[None]:
-        self._forget_inside(place)
+        self.disown(place)
         left = place.leave()
         self.balance()
         return left
 
-    def _forget_inside(self, place: Place) -> None:
+    def disown(self, place: Place) -> None:
+        """Have nothing more to do with a place that was inside."""
         self.inside.pop(place, None)
         if place in self.open:
             self.open.remove(place)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import secrets
 import weakref
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from aiodlock._core.cohort import Cohort
+from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.hold import Hold, Task
+from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
     AskedToGo,
@@ -32,7 +34,7 @@ from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend
 from aiodlock.clock import Clock
 from aiodlock.errors import BackendError, ClientClosedError
-from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased
+from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
 from aiodlock.policy import Policy
 
 __all__ = ["Engine"]
@@ -70,6 +72,7 @@ class Engine:
         self.leaving: set[Place] = set()
         self.watchdog = Watchdog(clock, self._visit)
         self.work = Supervisor(self._report)
+        self.latches = Latches(self)
         self._cohorts: dict[tuple[object, ...], Cohort] = {}
         self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
@@ -80,13 +83,12 @@ class Engine:
 
     # --- what cohorts ask for ----------------------------------------------------------------------------------
 
-    def cohort(self, line: LineId, *, size: int, weight: int, policy: Policy, shared: bool) -> Cohort:
+    def cohort(self, line: LineId, shape: Shape, policy: Policy) -> Cohort:
         """Return the cohort to queue in: the one of all alike, or a new one where everybody has a ticket of his own."""
-        key = (line, size, weight, policy.ttl, policy.linger, policy.waiting)
+        key = (line, shape, policy.ttl, policy.linger, policy.waiting)
         cohort = self._cohorts.get(key) if policy.shares else None
         if cohort is None:
-            kind = SharedCohort if shared else Cohort
-            cohort = kind(self, line, size=size, weight=weight, policy=policy)
+            cohort = (SharedCohort if shape.shared else Cohort)(self, line, shape=shape, policy=policy)
             if policy.shares:
                 cohort.key = key
                 self._cohorts[key] = cohort
@@ -98,6 +100,10 @@ class Engine:
         """Forget a cohort that nobody uses."""
         if self._cohorts.get(cohort.key) is cohort:
             del self._cohorts[cohort.key]
+
+    def is_in_use(self, line: LineId) -> bool:
+        """Whether any task of ours holds *line* or waits for it."""
+        return any(cohort.line == line and not cohort.retired for cohort in (*self._cohorts.values(), *self._alone))
 
     def owners_of(self, line: LineId) -> Owners:
         """Return who of our tasks is inside *line*."""
@@ -126,6 +132,28 @@ class Engine:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
         return await asyncio.shield(self.work.own(verb, lambda _: None))
 
+    def limit(self, future: asyncio.Future[Any], seconds: float, outcome: object) -> None:
+        """End *future* after *seconds*, if nothing else does: with *outcome*, raised if it is an error."""
+        if seconds == math.inf:
+            return
+
+        def expire() -> None:
+            if future.done():
+                return
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        timer = self.clock.call_at(self.now() + seconds, expire)
+        future.add_done_callback(lambda _: timer.cancel())
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the client's clock."""
+        woken = self.loop.create_future()
+        self.limit(woken, seconds, None)
+        await woken
+
     def measure(self, round_trip: float) -> None:
         """Learn how long a grant takes; a batch is four times that."""
         self._grant += (round_trip - self._grant) / 8
@@ -149,8 +177,9 @@ class Engine:
         """Bring a call of the server to the place it is for; one for nobody here is answered by leaving."""
         if isinstance(call, Reconnected):
             self.renew([place for place in self.places.values() if place.answered])
+            self.latches.look_at_all()
         elif isinstance(call, Opened):
-            ...
+            self.latches.look(call.line)
         elif place := self.places.get(call.id):
             self._hear(place, call)
         elif isinstance(call, Called):
@@ -182,7 +211,7 @@ class Engine:
             place.renewed(sent_at, inside, answer)
 
     def _report(self, error: BaseException) -> None:
-        self.emit(BackendFailed(repr(error)))
+        self.emit(BackendFailed(repr(error)) if isinstance(error, BackendError) else TaskFailed("work", repr(error)))
 
     # --- the end -----------------------------------------------------------------------------------------------
 
@@ -190,7 +219,8 @@ class Engine:
         """Lose every hold, wait a little for their blocks, leave every line, close the backend."""
         self.is_open, self.is_loud = False, True
         for cohort in [*self._cohorts.values(), *self._alone]:
-            cohort.fail(lambda: ClientClosedError("the client was closed while this task waited"))
+            cohort.fail(_closed)
+        self.latches.fail(_closed)
         places = list(self.places.values())
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}
         for place in places:
@@ -204,3 +234,7 @@ class Engine:
         await self.work.stop()
         if self.events is not None:
             self.events.flush()
+
+
+def _closed() -> ClientClosedError:
+    return ClientClosedError("the client was closed while this task waited")

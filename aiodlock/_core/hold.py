@@ -139,6 +139,11 @@ class Hold:
         return self._own._is_lost(self._cohort.engine.now())
 
     @property
+    def is_released(self) -> bool:
+        """Whether it was given back."""
+        return self._state is RELEASED
+
+    @property
     def revoked(self) -> bool:
         """Whether somebody asked the holder to let go."""
         return self._own._revocation is not None
@@ -198,12 +203,8 @@ class Hold:
 
     async def __aenter__(self) -> Self:
         self.check()
-        own, owners, task = self._own, self._cohort.owners, current_task(self._cohort.engine.loop)
-        if own._task is not task:
-            if owners.get(own._task) is own:
-                del owners[own._task]
-            own._task = task
-            owners.setdefault(task, own)
+        task = current_task(self._cohort.engine.loop)
+        self._belong_to(task)
         self._begin_block(task)
         return self
 
@@ -228,13 +229,24 @@ class Hold:
         hold._simple, hold._first, hold._on_lost = False, own, on_lost
         return hold
 
-    def _outside(self, on_lost: OnLost, *, first: bool = False) -> Self:
-        """Return a handle that no block keeps alive: if it is dropped, the ownership is renewed no more."""
+    def _hand_over(self, on_lost: OnLost) -> Self:
+        """Return the first handle that the user has of a fresh ownership outside a block; this one is the engine's."""
         hold = self._again(on_lost)
-        if first:
-            self._entries -= 1  # this one was made to be the engine's
-        self._own._handle = weakref.ref(hold, self._own._collected)
+        self._entries -= 1
         return hold
+
+    def _watch_handle(self) -> None:
+        """Notice when this handle, which no block keeps alive, is dropped."""
+        self._own._handle = weakref.ref(self, self._own._collected)
+
+    def _belong_to(self, task: Task | None) -> None:
+        """Make *task* the owner."""
+        own, owners = self._own, self._cohort.owners
+        if own._task is not task:
+            if owners.get(own._task) is own:
+                del owners[own._task]
+                owners.setdefault(task, own)
+            own._task = task
 
     def _move(self, state: HoldState) -> None:
         if state not in _MOVES[self._state]:

@@ -53,6 +53,7 @@ class Place:
     __slots__ = (
         "answered",
         "asked_since",
+        "asked_to_go",
         "believed_at",
         "cohort",
         "company",
@@ -97,6 +98,7 @@ class Place:
         self.idle_until = 0.0
         self.company = False
         self.company_since = 0.0
+        self.asked_to_go = False
         # Protocol
         self.answered = False
         self.asked_since: float | None = None  # first request since the last answer
@@ -216,7 +218,9 @@ class Place:
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
-        until = self.deadline - self.life / 3 if self.count < COUNTS - 1 else 0.0
+        until = self.deadline - self.life / 3
+        if self.count >= COUNTS - 1 or self.asked_to_go:
+            until = 0.0
         if self.company or self.cohort.assumes_company:
             until = min(until, self.company_since + self.engine.batch)
         self.until = until
@@ -258,6 +262,8 @@ class Place:
 
     def _hear(self, sent_at: float, answer: Answer) -> None:
         self.answered, self.asked_since, self.pauses, self.via = True, None, 0, answer.via
+        if not isinstance(answer, Gone) and answer.size not in (0, self.cohort.size):
+            self.cohort.hear_size(answer.size)
         match answer:
             case Inside() if self.state is WAITING:
                 deadline = deadline_of(sent_at, answer.remaining)

@@ -277,14 +277,14 @@ class MemoryServer:
         if stand is None or stand.ends <= now:
             return Gone(GoneWhy.EXPIRED)
         if stand.epoch is not None:
-            return Inside(stand.epoch, stand.ends - now, company=line.head() is not None)
+            return Inside(stand.epoch, stand.ends - now, company=line.head() is not None, size=line.size)
         stand.ends = now + ticket.waiting_life
         head = line.head() or stand
         look_again = ticket.waiting_life / 3
         if head is stand:
             look_again = min((other.ends - now for other in line.inside.values()), default=look_again)
         ahead = len(line.inside) + stand.serial - head.serial
-        return Waiting(ahead, max(0.0, look_again), line.last, line.holder())
+        return Waiting(ahead, max(0.0, look_again), line.last, line.holder(), size=line.size)
 
     def _renew(self, ticket: Ticket, now: float) -> Answer:
         line = self._line(ticket.line, now, size=ticket.size)
