@@ -355,15 +355,15 @@ class Cohort:
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
-        if self.live > len(self.standing) and not place.unanswered:  # one in doubt has to be buried as well
-            self.disown(place)
-            place.end()
-            self._stand(instead_of=place)
-            return None
-        if not self.live and self.policy.linger and not place.company and now < place.until:
+        if self.policy.linger and not self.live and not place.company and now < place.until:
             place.idle_until = now + self.policy.linger
             self.open.append(place)
             self.engine.watchdog.watch(place, min(place.idle_until, now + place.life / 3))
+            return None
+        self.disown(place)
+        if self.live and self.wanted > len(self.standing) and not place.unanswered:  # one in doubt has to be buried
+            place.end()
+            self._stand(instead_of=place)
             return None
         return self._let_go(place)
 
