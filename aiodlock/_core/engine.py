@@ -172,7 +172,8 @@ class Engine:
     def on_call(self, call: Call) -> None:
         """Bring a call of the server to the place it is for; one for nobody here is answered by leaving."""
         if isinstance(call, Reconnected):
-            self.renew([place for place in self.places.values() if place.answered])
+            if asked := [place for place in self.places.values() if place.answered]:
+                self.renew(asked)
             self.latches.look_at_all()
         elif isinstance(call, Opened):
             self.latches.look(call.line)

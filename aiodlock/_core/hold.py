@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio.lowlevel
 
 from aiodlock._core.cancel import finish
-from aiodlock._core.fence import fence
+from aiodlock._core.fence import COUNT_BITS
 from aiodlock.errors import LockLostError, NotHeldError
 from aiodlock.events import HoldAbandoned, HoldLost, TaskFailed
 from aiodlock.policy import check_ttl
@@ -99,8 +99,10 @@ class Hold:
     _cancelled = False  # whether we cancelled the task of this block
     _cancelling = 0  # how often it was cancelled before the block
     _first: Hold | None = None  # the ownership that this is another handle of
+    _is_guest = False  # whether another task than the owner has this handle
     # Of an ownership:
     _entries = 1  # handles not released yet
+    _guests = 0  # how many of them other tasks have
     _blocks: tuple[Hold, ...] = ()  # further handles that are in a block
     _limit = math.inf
     _loss: str | None = None
@@ -133,7 +135,7 @@ class Hold:
     @property
     def fence(self) -> int:
         """A number that is larger for every later ownership of this key; check it where the protected data lives."""
-        return fence(self._place.epoch, self._count)
+        return (self._place.epoch << COUNT_BITS) + self._count
 
     @property
     def owner(self) -> str:
@@ -247,6 +249,9 @@ class Hold:
         own._entries += 1
         hold = type(self)(self._cohort, self._place, self._count, self._since)
         hold._simple, hold._first, hold._on_lost = False, own, on_lost
+        if current_task(self._cohort.engine.loop) is not own._task:
+            hold._is_guest = True
+            own._guests += 1
         return hold
 
     def _hand_over(self, on_lost: OnLost) -> Self:
@@ -437,9 +442,14 @@ class Hold:
         self._move(RELEASED)
         own = self._own
         own._entries -= 1
+        own._guests -= self._is_guest
         if own._handles:
             own._handles = tuple(handle for handle in own._handles if handle() is not self)
-        return None if own._entries else own._end(self._cohort.engine.now())
+        if not own._entries:
+            return own._end(self._cohort.engine.now())
+        if own._entries == own._guests and self._cohort.owners.get(own._task) is own:
+            del self._cohort.owners[own._task]  # the owner is out; asking again, it waits for its guests
+        return None
 
     def _end(self, now: float) -> asyncio.Future[None] | None:
         """End the ownership: its place passes on."""

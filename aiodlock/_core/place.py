@@ -283,7 +283,10 @@ class Place:
             case Gone(why=why) if self.state is INSIDE:
                 self.lose(f"refused by the server: {why.value}")
             case Gone(why=why):
-                self.end()
+                if self.unanswered:
+                    self.leave()  # a join still on its way must not make it stand again
+                else:
+                    self.end()
                 self.cohort.refused(self, why, answer.holder)
 
     def _enter(self, epoch: int, life: float, deadline: float, *, company: bool) -> None:
