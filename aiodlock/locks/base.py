@@ -178,6 +178,8 @@ class Synchronizer(Generic[_HoldT]):
         engine = self._client._at_work()
         inside = [row for row in await self._rows() if row.inside]
         for row in inside:
+            if place := engine.places.get(row.id):
+                place.lose("somebody else gave it up")  # the server tells it to other clients only
             await engine.ask(engine.backend.leave(Ticket(self._line, row.id)))
         return len(inside)
 
