@@ -120,6 +120,7 @@ class Cohort:
                 own._end(self.engine.now())
                 return
         self.dead += 1
+        self.engine.waiting -= 1
         if self.dead > 100 and self.dead > len(self.waiters) // 2:
             self._forget_dead()
         self.balance()
@@ -143,8 +144,8 @@ class Cohort:
             return False
         while waiters:
             waiter = waiters.popleft()
-            engine.waiting -= 1
             if not waiter.done():
+                engine.waiting -= 1
                 hold._state = RELEASED
                 waiter.set_result(self._own(place, now))
                 return True
@@ -300,9 +301,7 @@ class Cohort:
 
     def _forget_dead(self) -> None:
         alive = deque(waiter for waiter in self.waiters if not waiter.done())
-        gone = len(self.waiters) - len(alive)
-        self.engine.waiting -= gone
-        self.dead -= gone
+        self.dead -= len(self.waiters) - len(alive)
         self.waiters = alive
 
     def look_after(self, seconds: float) -> float:
@@ -331,8 +330,8 @@ class Cohort:
         """Take the first who still waits."""
         while self.waiters:
             waiter = self.waiters.popleft()
-            self.engine.waiting -= 1
             if not waiter.done():
+                self.engine.waiting -= 1
                 return waiter
             self.dead -= 1
         return None
