@@ -218,8 +218,9 @@ class Place:
 
     @property
     def last_moment(self) -> float:
-        """When it has to be visited at the latest: its life ends, or somebody's time inside."""
-        return min(self.deadline, min((own._limit for own in self.holds), default=math.inf))
+        """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
+        idle_until = self.idle_until or math.inf
+        return min(self.deadline, min((own._limit for own in self.holds), default=idle_until))
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
