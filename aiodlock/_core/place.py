@@ -317,7 +317,7 @@ class Place:
 
     def _left(self, answer: BackendError | None) -> None:
         unconfirmed = isinstance(answer, BackendError)
-        if unconfirmed and self.engine.is_open and self.engine.now() < self.over_at:
+        if unconfirmed and not self.engine.is_over and self.engine.now() < self.over_at:
             self._plan_retry()
             return
         if unconfirmed:
