@@ -95,7 +95,7 @@ class Place:
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
         self.until = 0.0  # until when it may be handed to another local task
-        self.idle_until = 0.0
+        self.idle_until = math.inf  # kept that long although nobody is inside
         self.company = False
         self.company_since = 0.0
         self.asked_to_go = False
@@ -154,7 +154,7 @@ class Place:
         """Return the ticket to renew, the instant before it is sent, and whether we know it inside."""
         sent_at, inside = self._sending(ttl), self.state is INSIDE
         again = sent_at + self.life / 6
-        self.engine.watchdog.watch(self, min(again, self.deadline) if inside else again)
+        self.engine.watchdog.watch(self, min(again, self._due) if inside else again)
         ticket = self.ticket if ttl == self.ticket.ttl else replace(self.ticket, ttl=ttl)
         return ticket, sent_at, inside
 
@@ -227,12 +227,16 @@ class Place:
 
     def plan_visit(self, now: float) -> None:
         """Be visited at the next third of the life, at its end, or when somebody's time inside is over."""
-        limit = min((own._limit for own in self.holds), default=math.inf)
-        due = min(self.deadline, limit)
+        due = self._due
         if (self.cohort.renews or not self.is_confirmed) and now + self.life / 3 < due:
             self.engine.watchdog.watch(self, now + self.life / 3, slack=self.life / 32)
         else:
             self.engine.watchdog.watch(self, due)
+
+    @property
+    def _due(self) -> float:
+        """When something has to be done at the latest."""
+        return min(self.deadline, min((own._limit for own in self.holds), default=self.idle_until))
 
     # --- inner -------------------------------------------------------------------------------------------------
 
@@ -309,7 +313,7 @@ class Place:
         pause = min(FIRST_PAUSE * 2**self.pauses, self.life / 6) * random.uniform(0.5, 1.0)
         self.pauses = min(self.pauses + 1, 20)
         due = self.engine.now() + pause
-        self.engine.watchdog.watch(self, min(due, self.deadline) if self.state is INSIDE else due)
+        self.engine.watchdog.watch(self, min(due, self._due) if self.state is INSIDE else due)
 
     def _send_leave(self) -> None:
         verb = self.engine.backend.leave(self.ticket, bury=self.unanswered > 0)
