@@ -199,6 +199,8 @@ class Engine:
         if self._ending:
             self._ended = self.loop.create_future()
             await asyncio.wait((self._ended,), timeout=CLOSING)
+        for place in places:
+            place.leave()  # also where a hold is in no block, or its task has not come to take it
         await self._leave_lines()
         self.watchdog.stop()
         await self.backend.aclose()
