@@ -95,7 +95,7 @@ class Place:
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
         self.until = 0.0  # until when it may be handed to another local task
-        self.idle_until = 0.0
+        self.idle_until = math.inf  # kept that long although nobody is inside
         self.company = False
         self.company_since = 0.0
         self.asked_to_go = False
@@ -323,7 +323,7 @@ class Place:
 
     def _left(self, answer: BackendError | None) -> None:
         unconfirmed = isinstance(answer, BackendError)
-        if unconfirmed and self.engine.is_open and self.engine.now() < self.over_at:
+        if unconfirmed and not self.engine.is_over and self.engine.now() < self.over_at:
             self._plan_retry()
             return
         if unconfirmed:
