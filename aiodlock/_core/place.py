@@ -227,7 +227,7 @@ class Place:
 
     def plan_visit(self, now: float) -> None:
         """Be visited at the next third of the life, at its end, or when somebody's time inside is over."""
-        limit = min((own._limit for own in self.holds), default=math.inf)
+        limit = min((own._limit for own in self.holds if own._loss is None), default=math.inf)
         due = min(self.deadline, limit)
         if (self.cohort.renews or not self.is_confirmed) and now + self.life / 3 < due:
             self.engine.watchdog.watch(self, now + self.life / 3, slack=self.life / 32)
