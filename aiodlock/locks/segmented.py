@@ -159,7 +159,8 @@ class SegmentedLock:
         self._client = client
         self._policy = policy
         self._locks = [SegmentLock(self, segment) for segment in range(segments)]
-        self._guard = _Guard(client, LineId("segments", key), policy, Shape(_USERS + segments, shared=True))
+        guard = Policy(ttl=policy.ttl, on_lost="flag", waiting=policy.waiting)  # kept as long as any segment is used
+        self._guard = _Guard(client, LineId("segments", key), guard, Shape(_USERS + segments, shared=True))
 
     def __repr__(self) -> str:
         return f"<SegmentedLock {self.key!r} of {self.segments}>"
