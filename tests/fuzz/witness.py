@@ -93,12 +93,14 @@ class Witness:
         self.broken.setdefault((_name(line), epoch), self.now())
 
     def write(self, process: Process, hold: Hold) -> None:
-        """Write at once to a resource that accepts no older fence: who is alone inside has to be accepted."""
+        """Write at once to a resource that accepts no older fence, if alone inside: that has to be accepted."""
         (line, fence), ticket = _id(hold), hold._place.ticket
+        if ticket.weight < ticket.size:
+            return
         log = self.accepted.setdefault(line, [])
         if not log or fence >= log[-1]:
             log.append(fence)
-        elif 2 * ticket.weight > ticket.size and (line, split(fence)[0]) not in self.broken:
+        elif (line, split(fence)[0]) not in self.broken:
             self.accuse("write refused", f"{process.name} is inside {line} by {fence} after {log[-1]}")
 
 
