@@ -54,6 +54,8 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
+        for place in [place for members in self._slots.values() for place in members]:
+            place.slot = None
         self._slots.clear()
         self._order.clear()
 
