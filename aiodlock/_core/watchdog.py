@@ -76,5 +76,7 @@ class Watchdog:
             due += members
         if due:
             self._visit(due, now)
+        while self._order and not self._slots[self._order[0]]:  # its places were forgotten or planned anew
+            del self._slots[heapq.heappop(self._order)]
         if self._order and self._order[0] < self._armed_for:
             self._arm(self._order[0])
