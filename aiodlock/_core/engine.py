@@ -127,7 +127,11 @@ class Engine:
 
     async def ask(self, verb: Awaitable[T]) -> T:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
-        return await asyncio.shield(self.work.own(verb, lambda _: None))
+        work = self.work.own(verb, lambda _: None)
+        await asyncio.wait((work,))
+        if work.cancelled():
+            raise ClientClosedError("the client was closed before the server answered")
+        return work.result()
 
     def limit(self, future: asyncio.Future[Any], seconds: float, outcome: object) -> None:
         """End *future* after *seconds*, if nothing else does: with *outcome*, raised if it is an error."""
