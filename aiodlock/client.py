@@ -109,9 +109,11 @@ class LockClient:
         )
         try:
             await self._backend.open(engine.on_call)
-        except BaseException:
+        except BaseException as error:
             self._closed = True
-            await finish(asyncio.ensure_future(self._backend.aclose()), within=1.0)
+            closing = asyncio.ensure_future(self._backend.aclose())
+            if await finish(closing, within=1.0) and (second := closing.exception()):
+                error.add_note(f"closing failed as well: {second!r}")
             raise
         self._engine = engine
         return self
@@ -125,7 +127,9 @@ class LockClient:
         """
         engine, self._closed = self._engine, True
         if engine is not None and engine.is_open and not self._forked:
-            await finish(asyncio.ensure_future(engine.close()), within=_CLOSED_WITHIN)
+            closing = asyncio.ensure_future(engine.close())
+            if await finish(closing, within=_CLOSED_WITHIN):
+                closing.result()
 
     async def __aenter__(self) -> Self:
         return await self.start()

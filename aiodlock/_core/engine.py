@@ -234,10 +234,12 @@ class Engine:
             place.leave()  # also where a hold is in no block, or its task has not come to take it
         await self._leave_lines()
         self.watchdog.stop()
-        await self.backend.aclose()
-        await self.work.stop()
-        if self.events is not None:
-            self.events.flush()
+        try:
+            await self.backend.aclose()
+        finally:
+            await self.work.stop()
+            if self.events is not None:
+                self.events.flush()
 
     async def _leave_lines(self) -> None:
         """See every leave through, repeated if need be, and whatever else is under way."""
