@@ -75,6 +75,7 @@ class LockClient:
         self._most_waiters = check_count("max_waiters", max_waiters)
         self._events = EventQueue(on_event) if on_event is not None else None
         self._engine: Engine | None = None
+        self._started = False
         self._closed = False
         self._forked = False
         _clients.add(self)
@@ -98,8 +99,9 @@ class LockClient:
 
         Cancellation: the backend is closed again.
         """
-        if self._engine is not None or self._closed:
+        if self._started or self._closed:
             raise ClientClosedError("this client was started before: make another with connect()")
+        self._started = True
         engine = Engine(
             self._backend,
             name=self._name,
@@ -109,6 +111,8 @@ class LockClient:
         )
         try:
             await self._backend.open(engine.on_call)
+            if self._closed:
+                raise ClientClosedError("this client was closed while it opened: connect() again")
         except BaseException as error:
             self._closed = True
             closing = asyncio.ensure_future(self._backend.aclose())
@@ -192,10 +196,10 @@ class LockClient:
         engine = self._engine
         if self._forked:
             raise ClientClosedError("this client belongs to the parent process: connect() again after fork")
+        if self._closed:
+            raise ClientClosedError("this client is closed: connect() again")
         if engine is None:
             raise ClientClosedError("this client is not started: use 'async with' or 'await locks.start()'")
-        if not engine.is_open:
-            raise ClientClosedError("this client is closed: connect() again")
         if engine.loop is not asyncio.get_running_loop():
             raise ClientClosedError("this client belongs to another event loop: connect() again in this one")
         return engine
