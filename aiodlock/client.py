@@ -69,7 +69,7 @@ class LockClient:
         max_waiters: int = _MOST_WAITERS,
     ) -> None:
         self._backend = backend
-        self._name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self._name = name
         self._clock = clock or SystemClock()
         self._waiting = waiting or Push()
         self._most_waiters = check_count("max_waiters", max_waiters)
@@ -87,7 +87,7 @@ class LockClient:
     @property
     def name(self) -> str:
         """What others see as owner."""
-        return self._name
+        return self._name or f"{socket.gethostname()}:{os.getpid()}"
 
     @property
     def backend(self) -> Backend:
@@ -104,7 +104,7 @@ class LockClient:
         self._started = True
         engine = Engine(
             self._backend,
-            name=self._name,
+            name=self.name,
             clock=self._clock,
             events=self._events,
             most_waiters=self._most_waiters,
@@ -129,7 +129,10 @@ class LockClient:
 
         Cancellation: the client is closed all the same, then the cancellation goes on.
         """
-        engine, self._closed = self._engine, True
+        engine = self._engine
+        if engine is not None and not self._closed and not self._forked:
+            _check_loop(engine)
+        self._closed = True
         if engine is not None and engine.is_open and not self._forked:
             closing = asyncio.ensure_future(engine.close())
             if await finish(closing, within=_CLOSED_WITHIN):
@@ -200,9 +203,13 @@ class LockClient:
             raise ClientClosedError("this client is closed: connect() again")
         if engine is None:
             raise ClientClosedError("this client is not started: use 'async with' or 'await locks.start()'")
-        if engine.loop is not asyncio.get_running_loop():
-            raise ClientClosedError("this client belongs to another event loop: connect() again in this one")
+        _check_loop(engine)
         return engine
+
+
+def _check_loop(engine: Engine) -> None:
+    if engine.loop is not asyncio.get_running_loop():
+        raise ClientClosedError("this client belongs to another event loop: connect() again in this one")
 
 
 _clients: weakref.WeakSet[LockClient] = weakref.WeakSet()
@@ -210,7 +217,9 @@ _clients: weakref.WeakSet[LockClient] = weakref.WeakSet()
 
 def _mark_forked() -> None:
     for client in _clients:
-        client._forked = True
+        if client._engine is not None:
+            client._forked = True
+            client._engine.stay_behind()
 
 
 os.register_at_fork(after_in_child=_mark_forked)

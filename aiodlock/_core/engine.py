@@ -9,7 +9,7 @@ import secrets
 import weakref
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.hold import Hold, Owners
@@ -215,6 +215,12 @@ class Engine:
     def _report(self, error: BaseException) -> None:
         self.emit(BackendFailed(repr(error)) if isinstance(error, BackendError) else TaskFailed("work", repr(error)))
 
+    def stay_behind(self) -> None:
+        """Do nothing more in a forked process: the connection is its parent's."""
+        self.backend = cast("Backend", _Elsewhere())
+        for cohort in (*self._cohorts.values(), *self._alone):
+            cohort.retired = True
+
     # --- the end -----------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -249,6 +255,13 @@ class Engine:
             await asyncio.wait(confirmed, timeout=until - self.loop.time())
         self.is_over = True
         await self.work.drain(within=until - self.loop.time())
+
+
+class _Elsewhere:
+    """Stands for the backend in a forked process."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ClientClosedError("this client belongs to the parent process: connect() again after fork")
 
 
 def _closed() -> ClientClosedError:
