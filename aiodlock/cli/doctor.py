@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from aiodlock.backends.base import Capabilities, Diagnosing, Finding
-from aiodlock.cli.session import Stop, connected
+from aiodlock.cli.session import Stop
 from aiodlock.cli.show import console, seconds, text
-from aiodlock.client import LockClient
+from aiodlock.client import LockClient, connect
 
 __all__ = ["doctor"]
 
@@ -31,8 +31,9 @@ def doctor(
 
 async def _doctor(url: str) -> None:
     errors = 0
+    locks = connect(url)
     begun = time.perf_counter()
-    async with connected(url, to_others=False) as locks:
+    async with locks:
         _print(Finding("reached", f"{locks.backend.address} in {seconds(time.perf_counter() - begun)}"))
         async for finding in _findings(locks):
             _print(finding)

@@ -13,10 +13,10 @@ from typing import Annotated, Self
 import typer
 
 from aiodlock._core.hold import Hold
-from aiodlock.cli.session import Stop, connected, explained
+from aiodlock.cli.session import Stop, client_of, explained
 from aiodlock.cli.terminal import Terminal, signal_group
-from aiodlock.client import LockClient
 from aiodlock.errors import AcquireTimeoutError, AiodlockError, LockLostError
+from aiodlock.locks.lock import Lock
 
 __all__ = ["hold", "run_holding"]
 
@@ -46,8 +46,10 @@ def hold(
 
 async def _hold(url: str, key: str, command: Sequence[str], *, ttl: float, wait: float | None, grace: float) -> int:
     try:
-        async with connected(url) as locks:
-            return await run_holding(locks, key, command, ttl=ttl, wait=wait, grace=grace)
+        locks = client_of(url)
+        lock = locks.lock(key, ttl=ttl, wait=wait)
+        async with locks:
+            return await run_holding(lock, command, grace=grace)
     except AcquireTimeoutError as error:
         raise Stop(f"{error}: give it more --wait, or see 'aiodlock inspect'", status=TOO_LATE) from error
     except LockLostError as error:
@@ -56,22 +58,14 @@ async def _hold(url: str, key: str, command: Sequence[str], *, ttl: float, wait:
         raise Stop(explained(error), status=FAILED) from error
 
 
-async def run_holding(
-    locks: LockClient,
-    key: str,
-    command: Sequence[str],
-    *,
-    ttl: float = 30.0,
-    wait: float | None = None,
-    grace: float = 5.0,
-) -> int:
+async def run_holding(lock: Lock, command: Sequence[str], *, grace: float = 5.0) -> int:
     """Acquire, run, release; return the exit status as a shell would. Raise `LockLostError` after ending the command.
 
     Cancellation: the command is ended, then the lock released.
     """
     with _Signals() as signals:
         try:
-            async with locks.lock(key, ttl=ttl, wait=wait) as held:
+            async with lock as held:
                 process = await _start(command, held)
                 try:
                     with signals.passed_to(process.pid):

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from aiodlock._core.line import Row
-from aiodlock.cli.session import connected
+from aiodlock.cli.session import client_of
 from aiodlock.cli.show import console, seconds, table, text
 from aiodlock.client import LockClient
 
@@ -33,7 +33,7 @@ def inspect(
 
 async def _inspect(url: str, pattern: str, *, as_json: bool, every: float | None) -> None:
     out = console()
-    async with connected(url) as locks:
+    async with client_of(url) as locks:
         if every is not None and out.is_terminal and not as_json:
             await _watch(locks, pattern, every, out)
             return

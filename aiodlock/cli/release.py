@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from aiodlock.cli.session import Stop, connected
+from aiodlock.cli.session import Stop, client_of
 
 __all__ = ["release"]
 
@@ -22,8 +22,9 @@ def release(
 
 
 async def _release(url: str, key: str, *, force: bool) -> None:
-    async with connected(url) as locks:
-        lock = locks.lock(key)
+    locks = client_of(url)
+    lock = locks.lock(key)
+    async with locks:
         holder = await lock.holder()
         if holder is None:
             print(f"nobody holds {key!r}")

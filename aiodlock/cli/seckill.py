@@ -17,8 +17,9 @@ from rich.table import Table
 
 from aiodlock.cli.progress import Progress, progress_on
 from aiodlock.cli.sale import Outcome, Run, Terms, ways_of
-from aiodlock.cli.session import Stop, connected
+from aiodlock.cli.session import Stop
 from aiodlock.cli.show import console, seconds, table
+from aiodlock.client import connect
 
 __all__ = ["seckill"]
 
@@ -45,7 +46,7 @@ def seckill(
 
 
 async def _sell(terms: Terms, url: str) -> list[Outcome]:
-    async with connected(url, to_others=False) as locks:
+    async with connect(url) as locks:
         ways = ways_of(terms, locks, key=f"seckill:{secrets.token_hex(8)}")
         with progress_on(console(stderr=True), total=terms.buyers) as progress:
             return [await _watched(Run(terms, way), progress) for way in ways]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from aiodlock.client import LockClient, connect
-from aiodlock.errors import AiodlockError, BackendUnavailableError
+from aiodlock.errors import AiodlockError, BackendUnavailableError, UnsupportedError
 
-__all__ = ["Stop", "connected", "explained"]
+__all__ = ["Stop", "client_of", "explained"]
 
 
 class Stop(Exception):
@@ -19,17 +16,15 @@ class Stop(Exception):
         self.status = status
 
 
-@asynccontextmanager
-async def connected(url: str, *, to_others: bool = True) -> AsyncIterator[LockClient]:
-    """Open a client; *to_others*: only of a server that other processes see as well."""
+def client_of(url: str) -> LockClient:
+    """Return an unopened client of a server that other processes see as well."""
     locks = connect(url)
-    if to_others and not locks.backend.capabilities.shared:
-        raise Stop(
+    if not locks.backend.capabilities.shared:
+        raise UnsupportedError(
             f"{url.partition('://')[0]}:// lives inside one process, and this command is a process of its own: nobody "
             "else's locks are there. Give the URL of a server"
         )
-    async with locks:
-        yield locks
+    return locks
 
 
 def explained(error: AiodlockError) -> str:
