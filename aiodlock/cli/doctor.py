@@ -16,7 +16,7 @@ from aiodlock.cli.session import Stop
 from aiodlock.cli.show import console, seconds, text
 from aiodlock.client import LockClient, connect
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "examine"]
 
 _PINGS = 50
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -26,12 +26,15 @@ def doctor(
     url: Annotated[str, typer.Argument(help="The server, for example redis://localhost:6379/0.")],
 ) -> None:
     """Check a server: reachable, how far away, what it can do, and what its backend knows to look at."""
-    asyncio.run(_doctor(url))
+    asyncio.run(examine(connect(url)))
 
 
-async def _doctor(url: str) -> None:
+async def examine(locks: LockClient) -> None:
+    """Print every finding; stop with an error if one is.
+
+    Cancellation: the client is closed.
+    """
     errors = 0
-    locks = connect(url)
     begun = time.perf_counter()
     async with locks:
         _print(Finding("reached", f"{locks.backend.address} in {seconds(time.perf_counter() - begun)}"))

@@ -17,6 +17,7 @@ from aiodlock.cli.inspect import inspect
 from aiodlock.cli.release import release
 from aiodlock.cli.seckill import seckill
 from aiodlock.cli.session import Stop, explained
+from aiodlock.cli.show import clean
 from aiodlock.errors import AiodlockError
 
 __all__ = ["app", "run"]
@@ -80,5 +81,5 @@ def _usage(error: Exception) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    print("aiodlock:", " ".join(message.split()), file=sys.stderr)
+    print("aiodlock:", clean(" ".join(message.split())), file=sys.stderr)
     return status

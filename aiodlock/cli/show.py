@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["console", "seconds", "table", "text"]
+__all__ = ["clean", "console", "seconds", "table", "text"]
 
 _PLAIN_WIDTH = 160  # a pipe has no width of its own; rich would fold everything to 80
 
@@ -28,9 +28,14 @@ def table(*columns: str, left: int = 1, title: str | None = None) -> Table:
     return made
 
 
+def clean(raw: str) -> str:
+    """Return what others have chosen (keys, names) without anything that a terminal would obey."""
+    return "".join(c if c.isprintable() else "�" for c in raw)
+
+
 def text(raw: str) -> Text:
-    """Return what others have chosen (keys, names) as it is: no markup, no escape sequences for the terminal."""
-    return Text("".join(c if c.isprintable() else "�" for c in raw))
+    """Return *raw* cleaned, and with no markup in it."""
+    return Text(clean(raw))
 
 
 def seconds(value: float) -> str:
