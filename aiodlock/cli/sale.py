@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -53,15 +54,15 @@ class Shelf:
 
     def __init__(self, stock: int, *, segments: int, work: float) -> None:
         self._work = work
-        self._left = [stock // segments + (segment < stock % segments) for segment in range(segments)]
+        self.left = [stock // segments + (segment < stock % segments) for segment in range(segments)]
 
     async def sell(self, segment: int) -> bool:
         """Sell one, unless there was none left when we looked."""
-        left = self._left[segment]
+        left = self.left[segment]
         await asyncio.sleep(self._work)
         if left == 0:
             return False
-        self._left[segment] = left - 1
+        self.left[segment] = left - 1
         return True
 
 
@@ -207,4 +208,4 @@ def jain(counts: Sequence[int]) -> float:
 
 def quantile(values: Sequence[float], share: float) -> float:
     """Return the value that *share* of the values do not exceed."""
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+    return sorted(values)[math.ceil(share * len(values)) - 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import secrets
@@ -21,7 +22,9 @@ from aiodlock.cli.session import Stop
 from aiodlock.cli.show import console, seconds, table
 from aiodlock.client import connect
 
-__all__ = ["seckill"]
+__all__ = ["check", "seckill"]
+
+_PICTURE_WIDTH = 92
 
 
 def seckill(
@@ -41,8 +44,10 @@ def seckill(
     if as_json:
         print(json.dumps({"terms": asdict(terms), "ways": [asdict(outcome) for outcome in outcomes]}))
     else:
-        _tell(terms, outcomes, console(record=svg is not None), svg)
-    _check(outcomes)
+        _tell(terms, outcomes, console())
+    if svg is not None:
+        _save(terms, outcomes, svg)
+    check(outcomes)
 
 
 async def _sell(terms: Terms, url: str) -> list[Outcome]:
@@ -65,13 +70,20 @@ async def _watched(run: Run, progress: Progress) -> Outcome:
     return selling.result()
 
 
-def _tell(terms: Terms, outcomes: Sequence[Outcome], out: Console, svg: Path | None) -> None:
+def _tell(terms: Terms, outcomes: Sequence[Outcome], out: Console) -> None:
     out.print(_drawn(terms, outcomes))
     out.print(_story(terms, outcomes))
-    if svg is not None:
-        picture = out.export_svg(title="aiodlock seckill")
+
+
+def _save(terms: Terms, outcomes: Sequence[Outcome], svg: Path) -> None:
+    page = Console(record=True, file=io.StringIO(), width=_PICTURE_WIDTH, highlight=False)
+    _tell(terms, outcomes, page)
+    picture = page.export_svg(title="aiodlock seckill")
+    try:
         # A picture in a page loads nothing from elsewhere: the reader's own monospaced font will do.
         svg.write_text(re.sub(r"\s*@font-face\s*{.*?}", "", picture, flags=re.DOTALL))
+    except OSError as error:
+        raise Stop(f"cannot save the picture: {error}") from error
 
 
 def _drawn(terms: Terms, outcomes: Sequence[Outcome]) -> Table:
@@ -104,7 +116,7 @@ def _story(terms: Terms, outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _check(outcomes: Sequence[Outcome]) -> None:
+def check(outcomes: Sequence[Outcome]) -> None:
     """A lock that lets stock be sold twice, or not at all, is a bug: say so."""
     for outcome in outcomes[1:]:
         if outcome.oversold or outcome.unsold:

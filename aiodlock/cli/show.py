@@ -12,9 +12,9 @@ __all__ = ["clean", "console", "seconds", "table", "text"]
 _PLAIN_WIDTH = 160  # a pipe has no width of its own; rich would fold everything to 80
 
 
-def console(*, stderr: bool = False, record: bool = False) -> Console:
+def console(*, stderr: bool = False) -> Console:
     """Return where to print."""
-    out = Console(stderr=stderr, record=record, highlight=False)
+    out = Console(stderr=stderr, highlight=False)
     if not out.is_terminal:
         out.width = _PLAIN_WIDTH
     return out
