@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import aiodlock
+from aiodlock.cli import hold
 from aiodlock.cli.hold import run_holding
 from aiodlock.cli.session import Stop
 from tests.integration.cli.support import OnScreen
@@ -104,14 +105,15 @@ async def test_what_cannot_be_run_leaves_the_lock_free(command: list[str], statu
         assert not await locks.lock("k").locked()
 
 
-async def _lose_while_running(script: str, pipe: Pipe, *, grace: float) -> None:
-    """Run *script*, which opens *pipe* when it is ready, and have somebody else take the lock away."""
+async def _lose_while_running(script: str, pipe: Pipe, *, grace: float) -> str:
+    """Run *script*, and when it has written to *pipe* have somebody else take the lock away; return what it wrote."""
     async with aiodlock.connect("memory://lost") as locks, aiodlock.connect("memory://lost") as others:
         running = asyncio.create_task(run_holding(locks.lock("k"), ["sh", "-c", script], grace=grace))
-        await pipe.read()
+        written = await pipe.read()
         assert await others.lock("k").force_release() == 1
         with pytest.raises(aiodlock.LockLostError):
             await running
+        return written
 
 
 async def test_a_lost_lock_ends_the_command(pipe: Pipe, life: Pipe) -> None:
@@ -135,6 +137,22 @@ async def test_children_of_a_command_that_ends_are_not_left(pipe: Pipe, life: Pi
     script = f"exec 3>{life.path}; (trap '' TERM; sleep 1000) & echo >{pipe.path}; wait"
     ending = asyncio.create_task(life.read())
     await _lose_while_running(script, pipe, grace=30.0)
+    assert await ending == ""
+
+
+async def test_children_left_behind_are_noticed(pipe: Pipe, life: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin ends the command alone: its child keeps the pipe open."""
+
+    async def end(process: asyncio.subprocess.Process, grace: float) -> None:
+        process.kill()
+        await process.wait()
+
+    monkeypatch.setattr(hold, "_end", end)
+    script = f"exec 3>{life.path}; sleep 1000 & echo $! >{pipe.path}; wait"
+    ending = asyncio.create_task(life.read())
+    child = int(await _lose_while_running(script, pipe, grace=30.0))
+    assert not ending.done()
+    os.kill(child, signal.SIGKILL)
     assert await ending == ""
 
 
