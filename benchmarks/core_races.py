@@ -126,19 +126,21 @@ class Race:
     floor: float | None  # None: run for its violations
     theirs: Visit
     ours: Visit
+    longer: float = 1.0  # times the window: with four or five turns each, a perfect queue has a Jain of 0.988
 
 
 RACES = (
     Race("1,000 tasks, empty section", 1000, 0.9, _empty_theirs, _empty_ours),
     Race("100 tasks, empty section", 100, 1.0, _empty_theirs, _empty_ours),
-    Race("100 tasks, 1 ms section", 100, 0.97, _lasting_theirs(0.001), _lasting_ours(0.001)),
+    Race("100 tasks, 1 ms section", 100, 0.97, _lasting_theirs(0.001), _lasting_ours(0.001), longer=3.0),
     Race("1,000 tasks, run(fn)", 1000, 2.5, _function_theirs, _function_ours),
     Race("1,000 tasks, section of one loop step", 1000, None, _lasting_theirs(0), _lasting_ours(0)),
 )
 
 
 async def lap(race: Race, *, ours: bool, seconds: float) -> Lap:
-    """Let one side run for *seconds*."""
+    """Let one side run for *seconds*, or longer where the race needs it."""
+    seconds *= race.longer
     if not ours:
         theirs = asyncio.Lock()
         return await _ride(theirs, lambda course, me: race.theirs(theirs, course, me), race.tasks, seconds)
