@@ -45,7 +45,9 @@ def draw_style(random: Random, key: str, ttl: float) -> Style:
         case "poll":
             settings["waiting"] = Poll(interval=max(0.001, random.uniform(0.02, 0.5) * ttl))
         case "retry":
-            settings["waiting"] = Retry(times=random.randint(1, 20), interval=max(0.001, random.uniform(0.02, 0.3) * ttl))
+            settings["waiting"] = Retry(
+                times=random.randint(1, 20), interval=max(0.001, random.uniform(0.02, 0.3) * ttl)
+            )
         case "short":
             settings["max_hold"] = max(0.05, random.uniform(0.3, 2) * ttl)
     if random.random() < 0.3:

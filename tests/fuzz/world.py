@@ -34,7 +34,9 @@ class Verdict:
     sections: int
 
     def __str__(self) -> str:
-        return "\n".join([*self.trace, f"seed {self.seed}: {len(self.violations)} violations", *map(str, self.violations)])
+        return "\n".join(
+            [*self.trace, f"seed {self.seed}: {len(self.violations)} violations", *map(str, self.violations)]
+        )
 
 
 def play(seed: int) -> Verdict:
