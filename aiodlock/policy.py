@@ -83,7 +83,9 @@ class Policy:
         check_wait(self.wait)
         _check_seconds("linger", self.linger, least=0.0, most=LONGEST_TTL)
         if self.linger and not self.shares:
-            raise ConfigurationError("linger keeps a ticket for the next local task: leave out fair=True and renew=False")
+            raise ConfigurationError(
+                "linger keeps a ticket for the next local task: leave out fair=True and renew=False"
+            )
         if self.on_lost not in ("cancel", "flag") and not callable(self.on_lost):
             raise ConfigurationError(f"on_lost={self.on_lost!r}: give 'cancel', 'flag' or a function of the hold")
         if not isinstance(self.waiting, (Push, Poll, Retry)):

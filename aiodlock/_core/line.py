@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, NewType, TypeAlias
 
 __all__ = [
@@ -67,10 +67,6 @@ class Ticket:
     @property
     def waiting_life(self) -> float:
         return min(self.ttl, WAITING_LIFE)
-
-    def living(self, ttl: float) -> Ticket:
-        """Return this ticket asking for another ttl."""
-        return replace(self, ttl=ttl)
 
 
 # --- answers: what the server says to join and renew -------------------------------------------------------

@@ -52,9 +52,7 @@ class Backend(Protocol):
 
     def ping(self) -> Awaitable[None]: ...
 
-    def join(
-        self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None
-    ) -> Awaitable[Answer]:
+    def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
         """Stand in line, or look where the ticket stands.
 
         Every verb first sweeps the expired and calls whoever now fits. A ticket that enters at once lives its ttl; whenever the

@@ -1,0 +1,34 @@
+"""finish(): the only place that shields."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import anyio
+
+__all__ = ["finish"]
+
+
+async def finish(work: asyncio.Future[Any], *, within: float) -> bool:
+    """Wait for *work*, which the client owns, then let a cancellation of the caller through.
+
+    Return whether it ended within *within* seconds; its result and errors are its owner's business. However often the caller is cancelled meanwhile, natively or
+    by an anyio scope, the wait goes on to its bound, and one CancelledError is raised at the end.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + within
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done() and loop.time() < until:
+        try:
+            if cancelled is None:
+                await asyncio.wait((work,), timeout=until - loop.time())
+            else:
+                # A cancelled anyio scope cancels again at every await: only its own shield stops that.
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait((work,), timeout=until - loop.time())
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return work.done()

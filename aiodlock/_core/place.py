@@ -1,0 +1,317 @@
+"""A place: one ticket of ours, and what we know of it.
+
+A ticket only moves waiting → inside → gone. Answers and calls may be lost, late, doubled, or overtake each other, so
+each of them is believed by these rules alone (design.md, sections 1 and 7):
+
+- what is sent may always be sent again; validity counts from before the send;
+- a late ``Waiting`` moves nothing back;
+- a call counts only over the connection of the last answer, with an epoch above the one told there; otherwise: look;
+- a join without an answer leaves the id in doubt for good: leaving then buries it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+import random
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
+from aiodlock.errors import BackendError
+from aiodlock.events import LeaveUnconfirmed
+
+if TYPE_CHECKING:
+    from aiodlock._core.cohort import Cohort
+    from aiodlock._core.hold import Ownership
+
+__all__ = ["Place", "PlaceState"]
+
+FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up to a third of the life
+
+
+class PlaceState(enum.Enum):
+    WAITING = "waiting"
+    INSIDE = "inside"
+    GONE = "gone"
+
+
+WAITING: Final = PlaceState.WAITING
+INSIDE: Final = PlaceState.INSIDE
+GONE: Final = PlaceState.GONE
+
+_MOVES = {WAITING: {INSIDE, GONE}, INSIDE: {GONE}, GONE: set[PlaceState]()}
+
+
+class Place:
+    """The client's side of one ticket. It follows the protocol; its cohort decides what to do with it."""
+
+    __slots__ = (
+        "answered",
+        "asked_since",
+        "believed_at",
+        "cohort",
+        "company",
+        "company_since",
+        "count",
+        "deadline",
+        "engine",
+        "epoch",
+        "holds",
+        "idle_until",
+        "instead_of",
+        "last",
+        "left",
+        "life",
+        "over_at",
+        "pauses",
+        "queue",
+        "served",
+        "slot",
+        "state",
+        "ticket",
+        "unanswered",
+        "until",
+        "via",
+    )
+
+    def __init__(self, cohort: Cohort, ticket: Ticket, *, queue: bool = True, instead_of: Place | None = None) -> None:
+        self.cohort = cohort
+        self.engine = cohort.engine
+        self.ticket = ticket
+        self.queue = queue
+        self.instead_of = instead_of
+        self.state = WAITING
+        self.life = ticket.waiting_life  # the present life: short while waiting and just called, then ttl
+        # Inside
+        self.epoch = 0
+        self.count = 0  # ownerships handed out so far: the low part of the fence
+        self.holds: dict[Ownership, None] = {}
+        self.served = False  # whether it was ever handed out
+        self.deadline = 0.0  # until when we believe that we are inside
+        self.until = 0.0  # until when it may be handed to another local task
+        self.idle_until = 0.0
+        self.company = False
+        self.company_since = 0.0
+        # Protocol
+        self.answered = False
+        self.asked_since: float | None = None  # first request since the last answer
+        self.believed_at = 0.0  # when the last request answered Waiting was sent
+        self.over_at = 0.0  # when the server has surely ended the ticket, if nothing more is sent
+        self.last = 0
+        self.via = -1
+        self.unanswered = 0  # joins without an answer: the id is in doubt
+        self.pauses = 0
+        self.slot: float | None = None  # the watchdog's
+        self.left: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Place {self.ticket.line.key!r} {self.ticket.id[:6]} {self.state.value} holds={len(self.holds)}>"
+
+    # --- what we send ------------------------------------------------------------------------------------------
+
+    def join(self) -> None:
+        """Send the join, again if need be: with the same id, and with the leaving it may stand for."""
+        sent_at = self._sending(self.ticket.ttl)
+        self.unanswered += 1
+        old = self.instead_of.ticket.id if self.instead_of is not None else None
+        self.engine.watchdog.watch(self, sent_at + self.life / 3)
+        verb = self.engine.backend.join(self.ticket, queue=self.queue, instead_of=old)
+        self.engine.work.own(verb, partial(self._joined, sent_at))
+
+    def look(self) -> None:
+        """Ask where we stand: by renewing once there was an answer, by joining before it."""
+        if self.answered:
+            self.engine.renew([self])
+        else:
+            self.join()
+
+    def leave(self) -> asyncio.Future[None]:
+        """Give the place up for good; the future is done when the server confirmed it, or its life is over."""
+        if self.left is None:
+            self.end()
+            self.left = self.engine.loop.create_future()
+            self.engine.leaving.add(self)
+            self._send_leave()
+            if self.instead_of is not None:
+                self.instead_of.leave()  # whether it left with our join is not known
+        return self.left
+
+    def end(self) -> None:
+        """Know nothing more of this ticket; whoever calls this sees to its leaving."""
+        if self.state is not GONE:
+            self._move(GONE)
+            self.engine.watchdog.forget(self)
+            self.engine.places.pop(self.ticket.id, None)
+
+    def renewal(self, ttl: float) -> tuple[Ticket, float, bool]:
+        """Return the ticket to renew, the instant before it is sent, and whether we know it inside."""
+        sent_at, inside = self._sending(ttl), self.state is INSIDE
+        again = sent_at + self.life / 6
+        self.engine.watchdog.watch(self, min(again, self.deadline) if inside else again)
+        ticket = self.ticket if ttl == self.ticket.ttl else replace(self.ticket, ttl=ttl)
+        return ticket, sent_at, inside
+
+    # --- what we hear ------------------------------------------------------------------------------------------
+
+    def called(self, call: Called) -> None:
+        """Hear that we are inside, if that can be believed; otherwise look."""
+        if self.state is INSIDE:
+            self.hear_company(call.company)
+        elif self.answered and call.via == self.via and call.epoch > self.last:
+            life = self.ticket.waiting_life
+            self._enter(call.epoch, life, deadline_of(self.believed_at, life), company=call.company)
+        else:
+            self.look()
+
+    def hear_company(self, company: bool) -> None:
+        """Hear whether others wait behind us."""
+        if company == self.company or self.state is not INSIDE:
+            return
+        self.company, self.company_since = company, self.engine.clock.now()
+        self.set_until()
+        self.cohort.company_changed(self)
+
+    def renewed(self, sent_at: float, knew_inside: bool, answer: Answer | BackendError | None) -> None:
+        """Hear the answer to a renewal; one that says less than we know means that the server forgot."""
+        if self.state is GONE:
+            return
+        if answer is None or isinstance(answer, BackendError):
+            self._plan_retry()
+        elif knew_inside and isinstance(answer, Waiting):
+            self.lose("the server forgot it")
+        else:
+            self._hear(sent_at, answer)
+
+    def lose(self, reason: str) -> None:
+        """Stop believing in this ticket: it is renewed no more, passed to nobody, left when its blocks have ended."""
+        if self.state is not GONE:
+            self.end()
+            self.cohort.place_gone(self, reason)
+
+    def visit(self, now: float) -> bool:
+        """Do what is due; return whether to renew."""
+        if self.state is INSIDE:
+            return self.cohort.visit(self, now)
+        if self.state is GONE:
+            self._send_leave()
+        elif self.asked_since is not None and now - self.asked_since >= self.ticket.ttl:
+            self.cohort.no_answer(self)
+        elif self.answered:
+            return True
+        else:
+            self.join()
+        return False
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the ticket has its full ttl; a called one has only what is left of its waiting life."""
+        return self.life > 0.9 * self.ticket.ttl
+
+    def set_until(self) -> None:
+        """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
+        until = self.deadline - self.life / 3
+        if self.company or self.cohort.assumes_company:
+            until = min(until, self.company_since + self.engine.batch)
+        self.until = until
+
+    def plan_visit(self, now: float) -> None:
+        """Be visited at the next third of the life, at its end, or when somebody's time inside is over."""
+        limit = min((own.limit for own in self.holds), default=math.inf)
+        due = min(self.deadline, limit)
+        if (self.cohort.renews or not self.is_confirmed) and now + self.life / 3 < due:
+            self.engine.watchdog.watch(self, now + self.life / 3, slack=self.life / 32)
+        else:
+            self.engine.watchdog.watch(self, due)
+
+    # --- inner -------------------------------------------------------------------------------------------------
+
+    def _move(self, state: PlaceState) -> None:
+        if state not in _MOVES[self.state]:
+            raise AssertionError(f"{self!r} cannot become {state.value}")
+        self.state = state
+
+    def _sending(self, ttl: float) -> float:
+        now = self.engine.clock.now()
+        self.over_at = max(self.over_at, now + ttl)
+        if self.asked_since is None:
+            self.asked_since = now
+        return now
+
+    def _joined(self, sent_at: float, answer: Answer | BackendError) -> None:
+        if not isinstance(answer, BackendError):
+            self.unanswered -= 1
+            self.engine.measure(self.engine.clock.now() - sent_at)
+            self.instead_of = None
+        if self.state is GONE:
+            return
+        if isinstance(answer, BackendError):
+            self._plan_retry()
+        else:
+            self._hear(sent_at, answer)
+
+    def _hear(self, sent_at: float, answer: Answer) -> None:
+        self.answered, self.asked_since, self.pauses, self.via = True, None, 0, answer.via
+        match answer:
+            case Inside() if self.state is WAITING:
+                deadline = deadline_of(sent_at, answer.remaining)
+                self._enter(answer.epoch, answer.remaining, deadline, company=answer.company)
+            case Inside():
+                self._stay(deadline_of(sent_at, answer.remaining), answer)
+            case Waiting() if self.state is WAITING:
+                self.believed_at = max(self.believed_at, sent_at)
+                self.last = answer.last
+                look_again = self.cohort.look_after(min(answer.look_again, self.life / 3))
+                self.engine.watchdog.watch(self, self.engine.clock.now() + look_again)
+                self.cohort.told_to_wait(answer.holder)
+            case Gone(why=why) if self.state is INSIDE:
+                self.lose(f"refused by the server: {why.value}")
+            case Gone(why=why):
+                self.end()
+                self.cohort.refused(self, why, answer.holder)
+
+    def _enter(self, epoch: int, life: float, deadline: float, *, company: bool) -> None:
+        now = self.engine.clock.now()
+        if deadline <= now:
+            self.look()  # what we know is too old to be believed
+            return
+        self._move(INSIDE)
+        self.epoch, self.life, self.deadline = epoch, life, deadline
+        self.company, self.company_since = company, now
+        self.set_until()
+        self.plan_visit(now)
+        self.cohort.entered(self, now)
+
+    def _stay(self, deadline: float, answer: Inside) -> None:
+        if deadline > self.deadline:
+            self.life, self.deadline = answer.remaining, deadline
+        self.hear_company(answer.company)
+        if self.state is INSIDE:
+            self.set_until()
+            self.plan_visit(self.engine.clock.now())
+            self.cohort.confirmed(self)
+
+    def _plan_retry(self) -> None:
+        pause = min(FIRST_PAUSE * 2**self.pauses, self.life / 6) * random.uniform(0.5, 1.0)
+        self.pauses = min(self.pauses + 1, 20)
+        due = self.engine.clock.now() + pause
+        self.engine.watchdog.watch(self, min(due, self.deadline) if self.state is INSIDE else due)
+
+    def _send_leave(self) -> None:
+        verb = self.engine.backend.leave(self.ticket, bury=self.unanswered > 0)
+        self.engine.work.own(verb, self._left)
+
+    def _left(self, answer: BackendError | None) -> None:
+        unconfirmed = isinstance(answer, BackendError)
+        if unconfirmed and self.engine.is_open and self.engine.clock.now() < self.over_at:
+            self._plan_retry()
+            return
+        if unconfirmed:
+            self.engine.emit(LeaveUnconfirmed(*self.ticket.line))
+        self.engine.leaving.discard(self)
+        if self.left is not None and not self.left.done():
+            self.left.set_result(None)

@@ -1,0 +1,433 @@
+"""Lines kept in this process: the reference that every other backend is compared with, and users' test double.
+
+`MemoryServer` is the server: plain synchronous code, one method per verb, time from its clock. `MemoryBackend` is one
+client's connection to it, and `Network` what lies between: perfect here, hostile in `aiodlock.testing`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import heapq
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import TypeVar
+
+from aiodlock._core.line import (
+    Answer,
+    AskedToGo,
+    Call,
+    Called,
+    CompanyCame,
+    Gone,
+    GoneWhy,
+    Inside,
+    LineId,
+    Opened,
+    Reconnected,
+    Row,
+    Ticket,
+    TicketGone,
+    TicketId,
+    Waiting,
+    admit,
+    tombstone_life,
+)
+from aiodlock.backends.base import Capabilities, OnCall
+from aiodlock.clock import Clock, SystemClock
+from aiodlock.errors import ConfigurationError
+
+__all__ = ["MemoryBackend", "MemoryServer", "Network"]
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Answer | Call)
+
+LAST_EPOCH_LIFE = 60.0  # a line's last epoch outlives its last ticket by this
+SWEEP_STEPS = 100  # expired tickets that one verb clears away at most
+TICKS_PER_SECOND = 62_500  # epochs never run ahead of the clock below so many grants a second
+
+
+class _Stand:
+    """A ticket as the server knows it."""
+
+    __slots__ = ("client", "ends", "epoch", "serial", "since", "ticket", "weight")
+
+    def __init__(self, ticket: Ticket, client: MemoryBackend, *, now: float, serial: int) -> None:
+        self.ticket = ticket
+        self.client = client
+        self.weight = ticket.weight
+        self.serial = serial
+        self.since = now
+        self.ends = now + ticket.waiting_life
+        self.epoch: int | None = None  # None while it waits
+
+
+class _Line:
+    """One line: who is inside, who waits in order of arrival, which ids are buried."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.last = 0
+        self.serial = 0
+        self.stands: dict[TicketId, _Stand] = {}
+        self.inside: dict[TicketId, _Stand] = {}
+        self.queue: deque[_Stand] = deque()  # may hold stands that left; they are skipped at the front
+        self.lives: list[tuple[float, int, _Stand]] = []  # heap with one entry per stand, not after its end
+        self.tombstones: dict[TicketId, float] = {}
+        self.kept_until = 0.0
+
+    def waiting(self) -> Iterator[_Stand]:
+        """Yield those who wait, oldest first."""
+        return (stand for stand in self.queue if stand.epoch is None and stand.ticket.id in self.stands)
+
+    def head(self) -> _Stand | None:
+        while self.queue and (self.queue[0].epoch is not None or self.queue[0].ticket.id not in self.stands):
+            self.queue.popleft()
+        return self.queue[0] if self.queue else None
+
+    def holder(self) -> str | None:
+        return next((stand.ticket.owner for stand in self.inside.values()), None)
+
+    def remove(self, stand: _Stand) -> None:
+        del self.stands[stand.ticket.id]
+        self.inside.pop(stand.ticket.id, None)
+
+    def is_over(self, now: float) -> bool:
+        return not self.stands and now >= max(self.kept_until, *self.tombstones.values(), 0.0)
+
+
+class _Latch:
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.operations: set[str] = set()
+        self.watchers: set[MemoryBackend] = set()
+        self.ends = 0.0
+
+
+class MemoryServer:
+    """A server in this process. Every method is one verb, done at once."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
+        self._lines: dict[LineId, _Line] = {}
+        self._latches: dict[LineId, _Latch] = {}
+
+    def join(self, ticket: Ticket, client: MemoryBackend, *, queue: bool, instead_of: TicketId | None) -> Answer:
+        now = self.clock.now()
+        line = self._line(ticket.line, now, size=ticket.size)
+        if instead_of is not None and (old := line.stands.get(instead_of)):
+            line.remove(old)
+        is_new = ticket.id not in line.stands
+        refusal = self._refuse(line, ticket, now) if is_new else None
+        if is_new and not refusal:
+            self._stand(line, ticket, client, now)
+        self._call_in(line, now, quiet=ticket.id if is_new else None)
+        answer = refusal or self._look(line, ticket, now)
+        if isinstance(answer, Waiting):
+            if not queue:
+                line.remove(line.stands[ticket.id])
+                return Gone(GoneWhy.BUSY, holder=answer.holder)
+            if is_new and line.head() is line.stands[ticket.id]:
+                self._tell_company(line)
+        return answer
+
+    def leave(self, ticket: Ticket, client: MemoryBackend | None, *, bury: bool) -> None:
+        now = self.clock.now()
+        line = self._line(ticket.line, now, size=ticket.size)
+        if bury:
+            line.tombstones[ticket.id] = now + tombstone_life(ticket.ttl)
+        if stand := line.stands.get(ticket.id):
+            line.remove(stand)
+            if stand.client is not client:
+                stand.client.push(TicketGone(ticket.id))
+        self._call_in(line, now)
+
+    def renew(self, tickets: Sequence[Ticket]) -> list[Answer | None]:
+        now = self.clock.now()
+        return [self._renew(ticket, now) for ticket in tickets]
+
+    def inspect(self, kind: str, pattern: str) -> list[Row]:
+        now = self.clock.now()
+        return [
+            _row(stand, now)
+            for line_id, line in list(self._lines.items())
+            if kind in ("*", line_id.kind) and fnmatch.fnmatchcase(line_id.key, pattern)
+            for stand in [*line.inside.values(), *line.waiting()]
+            if stand.ends > now
+        ]
+
+    def change_weight(self, ticket: Ticket, weight: int) -> Answer:
+        now = self.clock.now()
+        line = self._line(ticket.line, now, size=ticket.size)
+        stand = line.stands.get(ticket.id)
+        if stand is None or stand.epoch is None or stand.ends <= now:
+            return Gone(GoneWhy.EXPIRED)
+        stand.weight = min(stand.weight, weight)
+        self._call_in(line, now)
+        return self._look(line, ticket, now)
+
+    def change_size(self, line_id: LineId, size: int) -> None:
+        now = self.clock.now()
+        line = self._line(line_id, now, size=size)
+        line.size = size
+        for stand in [stand for stand in line.waiting() if stand.weight > size]:
+            line.remove(stand)
+            stand.client.push(TicketGone(stand.ticket.id))
+        self._call_in(line, now)
+
+    def revoke(self, line_id: LineId, reason: str) -> int:
+        line = self._line(line_id, self.clock.now(), size=1)
+        for stand in line.inside.values():
+            stand.client.push(AskedToGo(stand.ticket.id, reason))
+        return len(line.inside)
+
+    def latch(
+        self, line_id: LineId, client: MemoryBackend, *, count: int, down: int, operation: str, ttl: float
+    ) -> int:
+        now = self.clock.now()
+        latch = self._latches.get(line_id)
+        if latch is None or latch.ends <= now:
+            latch = self._latches[line_id] = _Latch(count)
+        latch.ends = max(latch.ends, now + ttl)
+        latch.watchers.add(client)
+        if down and operation not in latch.operations:
+            latch.operations.add(operation)
+            before, latch.left = latch.left, max(0, latch.left - down)
+            if before and not latch.left:
+                for watcher in latch.watchers:
+                    watcher.push(Opened(line_id))
+        return latch.left
+
+    def forget(self, client: MemoryBackend) -> None:
+        """Stop telling *client* of latches; its tickets live on until they leave or end."""
+        for latch in self._latches.values():
+            latch.watchers.discard(client)
+
+    # --- inside a verb -----------------------------------------------------------------------------------------
+
+    def _line(self, line_id: LineId, now: float, *, size: int) -> _Line:
+        """Return the line, swept; the first join of an empty line sets its size."""
+        line = self._lines.get(line_id)
+        if line is None or line.is_over(now):
+            self._forget_lines(now)
+            line = self._lines[line_id] = _Line(size)
+        elif not line.stands:
+            line.size = size
+        self._sweep(line, now)
+        return line
+
+    def _forget_lines(self, now: float) -> None:
+        for line_id in [name for name, line in self._lines.items() if line.is_over(now)][:SWEEP_STEPS]:
+            del self._lines[line_id]
+        for name in [name for name, latch in self._latches.items() if latch.ends <= now]:
+            del self._latches[name]
+
+    def _sweep(self, line: _Line, now: float) -> None:
+        swept = False
+        for _ in range(SWEEP_STEPS):
+            if not line.lives or line.lives[0][0] > now:
+                break
+            _, serial, stand = heapq.heappop(line.lives)
+            if line.stands.get(stand.ticket.id) is not stand:
+                continue
+            if stand.ends > now:
+                heapq.heappush(line.lives, (stand.ends, serial, stand))
+            else:
+                line.remove(stand)
+                swept = True
+        for ticket_id in list(takewhile(lambda i: line.tombstones[i] <= now, line.tombstones)):
+            del line.tombstones[ticket_id]
+        if swept:
+            self._call_in(line, now)
+
+    def _refuse(self, line: _Line, ticket: Ticket, now: float) -> Gone | None:
+        if line.tombstones.get(ticket.id, 0.0) > now:
+            return Gone(GoneWhy.BURIED)
+        if ticket.weight > line.size:
+            return Gone(GoneWhy.TOO_HEAVY)
+        return None
+
+    def _stand(self, line: _Line, ticket: Ticket, client: MemoryBackend, now: float) -> None:
+        line.serial += 1
+        stand = line.stands[ticket.id] = _Stand(ticket, client, now=now, serial=line.serial)
+        line.queue.append(stand)
+        heapq.heappush(line.lives, (stand.ends, stand.serial, stand))
+
+    def _call_in(self, line: _Line, now: float, *, quiet: TicketId | None = None) -> None:
+        """Let in whoever now fits, in the same step; call them, except *quiet*, whose answer says it."""
+        weight = sum(stand.weight for stand in line.inside.values())
+        entering = admit(line.size, weight, (stand.weight for stand in line.waiting()))
+        called = [stand for stand, _ in zip(line.waiting(), range(entering), strict=False)]
+        for stand in called:
+            line.last = stand.epoch = max(line.last + 1, int(now * TICKS_PER_SECOND))
+            line.kept_until = now + LAST_EPOCH_LIFE
+            line.inside[stand.ticket.id] = stand
+        company = line.head() is not None
+        for stand in called:
+            if stand.ticket.id == quiet:
+                stand.ends = now + stand.ticket.ttl
+            else:
+                stand.client.push(Called(stand.ticket.line, stand.ticket.id, stand.epoch or 0, company))
+        line.kept_until = now + LAST_EPOCH_LIFE
+
+    def _look(self, line: _Line, ticket: Ticket, now: float) -> Answer:
+        stand = line.stands.get(ticket.id)
+        if stand is None or stand.ends <= now:
+            return Gone(GoneWhy.EXPIRED)
+        if stand.epoch is not None:
+            return Inside(stand.epoch, stand.ends - now, company=line.head() is not None)
+        stand.ends = now + ticket.waiting_life
+        head = line.head() or stand
+        look_again = ticket.waiting_life / 3
+        if head is stand:
+            look_again = min((other.ends - now for other in line.inside.values()), default=look_again)
+        ahead = len(line.inside) + stand.serial - head.serial
+        return Waiting(ahead, max(0.0, look_again), line.last, line.holder())
+
+    def _renew(self, ticket: Ticket, now: float) -> Answer:
+        line = self._line(ticket.line, now, size=ticket.size)
+        stand = line.stands.get(ticket.id)
+        if stand is not None and stand.epoch is not None and stand.ends > now:
+            stand.ends = max(stand.ends, now + ticket.ttl)
+        return self._look(line, ticket, now)
+
+    def _tell_company(self, line: _Line) -> None:
+        for stand in line.inside.values():
+            stand.client.push(CompanyCame(stand.ticket.id))
+
+
+def _row(stand: _Stand, now: float) -> Row:
+    line, inside = stand.ticket.line, stand.epoch is not None
+    return Row(
+        kind=line.kind,
+        key=line.key,
+        id=stand.ticket.id,
+        owner=stand.ticket.owner,
+        inside=inside,
+        weight=stand.weight,
+        since=now - stand.since,
+        remaining=stand.ends - now,
+        epoch=stand.epoch,
+    )
+
+
+class Network:
+    """What lies between a client and the server. This one delivers everything at once, in order, exactly once."""
+
+    def carry(self, verb: str, act: Callable[[], T]) -> Awaitable[T]:
+        """Bring a request to the server and its answer back."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        answer.set_result(act())
+        return answer
+
+    def push(self, deliver: Callable[[], None]) -> None:
+        """Bring a call to the client: later, as over a wire, never inside the verb that caused it."""
+        asyncio.get_running_loop().call_soon(deliver)
+
+
+def _stamp(fact: S, via: int) -> S:
+    return fact if fact.via == via else replace(fact, via=via)
+
+
+_shared: dict[str, tuple[MemoryServer, set[MemoryBackend]]] = {}
+
+
+class MemoryBackend:
+    """One client's connection to a memory server.
+
+    Without a name the server is private to this backend; with one it is shared in the process until its last client closes.
+    """
+
+    capabilities = Capabilities(shared=False)
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        clock: Clock | None = None,
+        server: MemoryServer | None = None,
+        network: Network | None = None,
+    ) -> None:
+        self.address = f"memory://{name}" if name else f"memory://#{id(self):x}"
+        self.network = network or Network()
+        self.via = 0
+        self._name = name
+        self._clock = clock
+        self._server = server
+        self._on_call: OnCall | None = None
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock | None = None) -> MemoryBackend:
+        """Return the backend of ``memory://`` or ``memory://name``."""
+        name = url.partition("://")[2]
+        if any(c in name for c in "/?#@"):
+            raise ConfigurationError(f"memory URL {url!r}: give memory:// or memory://name")
+        return cls(name, clock=clock)
+
+    @property
+    def server(self) -> MemoryServer:
+        if self._server is None:
+            if self._name:
+                self._server, clients = _shared.setdefault(self._name, (MemoryServer(clock=self._clock), set()))
+                clients.add(self)
+            else:
+                self._server = MemoryServer(clock=self._clock)
+        return self._server
+
+    async def open(self, on_call: OnCall) -> None:
+        self._on_call = on_call
+        _ = self.server
+
+    async def aclose(self) -> None:
+        self._on_call = None
+        self.server.forget(self)
+        if self._name in _shared and self in (clients := _shared[self._name][1]):
+            clients.remove(self)
+            if not clients:
+                del _shared[self._name]
+
+    def reconnect(self) -> None:
+        """Begin a new connection: calls of the old one no longer count, everybody looks again."""
+        self.via += 1
+        self.push(Reconnected())
+
+    def push(self, call: Call) -> None:
+        """Bring *call* to this client, over the connection of this moment."""
+        stamped = _stamp(call, self.via)
+        self.network.push(lambda: self._on_call(stamped) if self._on_call else None)
+
+    def ping(self) -> Awaitable[None]:
+        return self.network.carry("ping", lambda: None)
+
+    def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
+        return self._ask("join", lambda: self.server.join(ticket, self, queue=queue, instead_of=instead_of))
+
+    def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
+        return self.network.carry("leave", lambda: self.server.leave(ticket, self, bury=bury))
+
+    def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
+        via = self.via
+        return self.network.carry("renew", lambda: [_stamp(a, via) for a in self.server.renew(tickets) if a])
+
+    def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
+        return self.network.carry("inspect", lambda: self.server.inspect(kind, pattern))
+
+    def change_weight(self, ticket: Ticket, weight: int) -> Awaitable[Answer]:
+        return self._ask("change", lambda: self.server.change_weight(ticket, weight))
+
+    def change_size(self, line: LineId, size: int) -> Awaitable[None]:
+        return self.network.carry("change", lambda: self.server.change_size(line, size))
+
+    def revoke(self, line: LineId, reason: str) -> Awaitable[int]:
+        return self.network.carry("revoke", lambda: self.server.revoke(line, reason))
+
+    def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> Awaitable[int]:
+        return self.network.carry(
+            "latch", lambda: self.server.latch(line, self, count=count, down=down, operation=operation, ttl=ttl)
+        )
+
+    def _ask(self, verb: str, act: Callable[[], Answer]) -> Awaitable[Answer]:
+        via = self.via
+        return self.network.carry(verb, lambda: _stamp(act(), via))

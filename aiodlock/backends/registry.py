@@ -1,0 +1,53 @@
+"""URL scheme → backend. Nothing is imported before it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from aiodlock.errors import ConfigurationError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from aiodlock.backends.base import Backend
+
+__all__ = ["backend_of"]
+
+GROUP = "aiodlock.backends"
+
+
+class _Home(NamedTuple):
+    module: str
+    name: str
+    extra: str = ""
+
+
+_HOMES = {
+    "memory": _Home("aiodlock.backends.memory", "MemoryBackend"),
+}
+
+
+def backend_of(url: str, **settings: Any) -> Backend:
+    """Return the unopened backend that *url* names; *settings* are its own. No I/O.
+
+    Others' backends register under the entry-point group ``aiodlock.backends``, named by their scheme.
+    """
+    scheme = url.partition("://")[0] if isinstance(url, str) and "://" in url else ""
+    factory = _factory(scheme, url)
+    try:
+        return cast("Backend", factory.from_url(url, **settings))
+    except TypeError as error:
+        raise ConfigurationError(f"a {scheme}:// client has no such setting: {error}") from error
+
+
+def _factory(scheme: str, url: object) -> Any:
+    if home := _HOMES.get(scheme):
+        try:
+            return getattr(importlib.import_module(home.module), home.name)
+        except ImportError as error:
+            raise MissingDependencyError(f"{scheme}://", extra=home.extra) from error
+    for entry in entry_points(group=GROUP, name=scheme):
+        return entry.load()
+    known = ", ".join(f"{name}://" for name in sorted(_HOMES))
+    shown = f"{scheme}://" if scheme else type(url).__name__  # never the URL itself: it may carry a password
+    raise ConfigurationError(f"no backend for {shown}: use one of {known}, or install one that registers it")

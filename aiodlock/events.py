@@ -1,0 +1,135 @@
+"""What happened, as frozen facts, and the bounded queue that carries them off the lock path."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+__all__ = [
+    "BackendFailed",
+    "Event",
+    "EventSink",
+    "HoldAbandoned",
+    "HoldLost",
+    "LeaveUnconfirmed",
+    "LockAcquired",
+    "LockReleased",
+    "SinkFailed",
+    "TaskFailed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events; `name` reads noun, dot, past participle."""
+
+    name: ClassVar[str] = "event.happened"
+
+
+@dataclass(frozen=True, slots=True)
+class LockAcquired(Event):
+    name: ClassVar[str] = "lock.acquired"
+    kind: str
+    key: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockReleased(Event):
+    name: ClassVar[str] = "lock.released"
+    kind: str
+    key: str
+    fence: int
+    held: float
+
+
+@dataclass(frozen=True, slots=True)
+class HoldLost(Event):
+    name: ClassVar[str] = "hold.lost"
+    kind: str
+    key: str
+    fence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldAbandoned(Event):
+    """A hold that nobody can release any more: its tasks are done, or it was garbage-collected. It is not renewed again."""
+
+    name: ClassVar[str] = "hold.abandoned"
+    kind: str
+    key: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveUnconfirmed(Event):
+    """The server did not confirm that a ticket left; the ticket ends by its life."""
+
+    name: ClassVar[str] = "ticket.unconfirmed"
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackendFailed(Event):
+    """A verb had no answer; it is repeated while that makes sense."""
+
+    name: ClassVar[str] = "backend.failed"
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed(Event):
+    """A background task or a user's callback raised."""
+
+    name: ClassVar[str] = "task.failed"
+    what: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFailed(Event):
+    """A sink raised; counted, never passed on to a lock."""
+
+    name: ClassVar[str] = "sink.failed"
+    error: str
+
+
+EventSink: TypeAlias = Callable[[Event], None]
+
+LARGEST_QUEUE = 10_000
+
+
+class EventQueue:
+    """Takes events without waiting, hands them to the sink from the loop, drops and counts beyond its bound."""
+
+    def __init__(self, sink: EventSink, *, bound: int = LARGEST_QUEUE) -> None:
+        self.dropped = 0
+        self.failed = 0
+        self._sink = sink
+        self._bound = bound
+        self._events: deque[Event] = deque()
+        self._scheduled = False
+
+    def put(self, event: Event) -> None:
+        if len(self._events) >= self._bound:
+            self.dropped += 1
+            return
+        self._events.append(event)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Hand over everything queued so far."""
+        self._scheduled = False
+        while self._events:
+            event = self._events.popleft()
+            try:
+                self._sink(event)
+            except Exception:  # a sink can fail without a lock noticing
+                self.failed += 1
