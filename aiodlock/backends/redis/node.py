@@ -57,8 +57,8 @@ class Node:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})
         if self._link is not None:
-            self._link.close("closed")
-            self._link, self._down = None, "closed"
+            link, self._link, self._down = self._link, None, "closed"
+            await link.aclose("closed")
 
     def send(self, payload: bytes, decode: Decode[T], load: bytes | None = None) -> asyncio.Future[T]:
         """Send over the link of this moment, see `Link.send`."""

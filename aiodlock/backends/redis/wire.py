@@ -28,6 +28,7 @@ _Entry: TypeAlias = tuple["asyncio.Future[Any]", Decode[Any], bytes, bytes | Non
 CHUNK = 24
 MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
 MOST_WAITING = 100_000
+POLITE = 0.5  # seconds that closing waits for the peer
 
 _MORE = object()
 _PING = command("PING")
@@ -49,6 +50,7 @@ class Link(asyncio.Protocol):
         self.via = via
         self.loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[str] = self.loop.create_future()
+        self._closed: asyncio.Future[None] = self.loop.create_future()
         self._on_push = on_push
         self._transport: asyncio.Transport
         self._reader = hiredis.Reader(notEnoughData=_MORE)
@@ -75,13 +77,14 @@ class Link(asyncio.Protocol):
         self._enqueue((future, decode, payload, load))
         return future
 
-    def close(self, reason: str) -> None:
-        """Close politely if nothing is in doubt."""
+    async def aclose(self, reason: str) -> None:
+        """Close politely if nothing is in doubt; in any case soon."""
         if self._pending:
-            return self.abort(reason)
+            self.abort(reason)
         self._end(reason)
         self._transport.close()
-        return None
+        await asyncio.wait({self._closed}, timeout=POLITE)
+        self._transport.abort()
 
     def abort(self, reason: str) -> None:
         """Close a connection in doubt with a reset, not politely: neither side waits for the other."""
@@ -99,6 +102,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end(str(error or "closed by the server"))
+        self._closed.set_result(None)
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -165,7 +169,8 @@ class Link(asyncio.Protocol):
         gets, pending, via = self._reader.gets, self._pending, self.via
         while (reply := gets()) is not _MORE:
             if type(reply) is hiredis.PushNotification:
-                self._push(reply)
+                # Behind the callbacks of the replies before it: what was said first is heard first.
+                self.loop.call_soon(self._on_push, reply, via)
                 continue
             entry = pending.popleft()
             future = entry[0]
@@ -178,12 +183,6 @@ class Link(asyncio.Protocol):
                 future.set_result(entry[1](reply, via))
             except Exception as error:
                 future.set_exception(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
-
-    def _push(self, push: list[Any]) -> None:
-        try:
-            self._on_push(push, self.via)
-        except Exception as error:
-            self.loop.call_exception_handler({"message": f"{self.where}: call {push!r} failed", "exception": error})
 
     def _refused(self, entry: _Entry, error: str) -> None:
         future, decode, payload, load = entry

@@ -227,10 +227,10 @@ local function close(quiet)
   local name = KEY
   if called[1] and string.find(KEY, '{#', 1, true) then name = redis.call('HGET', KEY, 'name') end
   for _, id in ipairs(called) do
-    local record = read(id)
-    if id ~= quiet and record then
-      local company = waiting > 0 and '1' or '0'
-      tell(record[CLIENT], 'I ' .. string.format('%.0f', record[NUMBER]) .. ' ' .. company .. ' ' .. name .. ' ' .. id)
+    local record = records[id]
+    if id ~= quiet and record and record[CLIENT] ~= '' then
+      local epoch, company = string.format('%.0f', record[NUMBER]), waiting > 0 and ' 1 ' or ' 0 '
+      redis.call('PUBLISH', record[CLIENT], 'I ' .. epoch .. company .. name .. ' ' .. id)
     end
   end
   for _, message in ipairs(messages) do redis.call('PUBLISH', message[1], message[2]) end
