@@ -14,7 +14,13 @@ from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, LineId, Row, Tick
 __all__ = ["Script", "bulk", "command", "load", "micros", "to_answer", "to_answers", "to_int", "to_none", "to_row"]
 
 _INCLUDE = re.compile(r"^--#include (\w+\.lua)$", re.MULTILINE)
-_WHY = {3: GoneWhy.BURIED, 4: GoneWhy.EXPIRED, 5: GoneWhy.TOO_HEAVY, 6: GoneWhy.BUSY, 7: GoneWhy.FULL}
+_WHY = {
+    b"buried": GoneWhy.BURIED,
+    b"expired": GoneWhy.EXPIRED,
+    b"heavy": GoneWhy.TOO_HEAVY,
+    b"busy": GoneWhy.BUSY,
+    b"full": GoneWhy.FULL,
+}
 
 
 def bulk(value: bytes | str | int) -> bytes:
@@ -65,9 +71,9 @@ def _read(file: str) -> str:
 def to_answer(reply: Any, via: int) -> Answer:
     """Decode what join, renew and weight answer for one ticket."""
     state = reply[0]
-    if state == 1:
+    if state == b"inside":
         return Inside(reply[1], reply[2] / 1e6, reply[3] == 1, via)
-    if state == 2:
+    if state == b"waiting":
         return Waiting(reply[1], reply[2] / 1e6, reply[3], _holder(reply, 4), via)
     return Gone(_WHY[state], _holder(reply, 1), via)
 

@@ -1,54 +1,30 @@
--- The line: what every script of a line shares. Included textually; it runs before the script's own part.
+-- What moves a line: included textually after header.lua and whatever a script does without it.
 --
--- KEYS[1]  one hash
---   line    the header (HEADER below)
---   t<id>   a ticket, or the tombstone of one (RECORD below)
---   name    the key in clear, where KEYS[1] holds its hash
---
--- All tickets stand in one list, in order of arrival, linked both ways. The first of them are inside, the others wait,
--- so joining, leaving and letting in touch a few neighbours, however long the line is. Tombstones form a second list,
--- oldest first. Times are microseconds of this server; what is read is kept in `records`, what is changed goes out once.
+-- What is read is kept in `records`, what changed is written once, at the end. State is in one table, not in header.lua's
+-- locals: every call makes these functions anew, and each local that one catches costs.
 
-local KEY = KEYS[1]
-local HEADER = '<dddddddddddssssss'
-local RECORD = '<Bddddssss'
-local STATE, WEIGHT, ENDS, SINCE, NUMBER, PREV, NEXT, CLIENT, OWNER = 1, 2, 3, 4, 5, 6, 7, 8, 9
-local INSIDE, WAITING, BURIED, EXPIRED, TOO_HEAVY, BUSY, FULL = 1, 2, 3, 4, 5, 6, 7
-local FAR = 2 ^ 53
-local KEPT = 60e6 -- the last epoch outlives an empty line by this, an expired id is remembered as long
-local SLACK = 30e6 -- the key's expiry is set that much later than needed, so that it is set seldom
-local STEPS = 64 -- tickets inside that one verb checks for the end of their life
-local CALLS = 256 -- tickets that one verb lets in or tells of company; the next verb goes on
-
-local time = redis.call('TIME')
-local now = time[1] * 1e6 + time[2]
-
--- last: epoch given last; used: weight inside; serial: of the last who waited; front: of the first who waits;
--- soonest: no life inside ends before; least: the same for those that a check in progress has seen; kept: the key's expiry;
--- graves: no tombstone ends after; first: who waits first; cursor: where a check in progress goes on
-local size, last, used, inside, waiting, serial, front, soonest, least, kept, graves = 0, 0, 0, 0, 0, 0, 0, FAR, FAR, 0, 0
-local head, first, tail, cursor, grave, newest = '', '', '', '', '', ''
-
-local records, changed, removed, messages = {}, {}, {}, {}
-local dirty, needed = false, now + KEPT
+local records = {}
+local line = {
+  size = size, last = last, used = used, inside = inside, waiting = waiting, serial = serial,
+  soonest = soonest, least = least, kept = kept, graves = graves,
+  head = head, first = first, tail = tail, cursor = cursor, grave = grave, newest = newest,
+  dirty = false, needed = now + KEPT, changed = {}, removed = {}, called = {}, messages = {},
+}
 
 local function remember(id, packed)
-  local record = packed and { struct.unpack(RECORD, packed) }
+  local record = false
+  if packed then
+    local gone, weight, ends, since, epoch, serial, prev, next, client, owner = struct.unpack(RECORD, packed)
+    record = {
+      gone = gone, weight = weight, ends = ends, since = since, epoch = epoch, serial = serial,
+      prev = prev, next = next, client = client, owner = owner,
+    }
+  end
   records[id] = record
   return record
 end
 
--- Read the header and these tickets in one call; tell whether there is a line.
-local function open(ids)
-  local fields = { 'line' }
-  for i, id in ipairs(ids) do fields[i + 1] = 't' .. id end
-  local packed = redis.call('HMGET', KEY, unpack(fields))
-  for i, id in ipairs(ids) do remember(id, packed[i + 1]) end
-  if not packed[1] then return false end
-  size, last, used, inside, waiting, serial, front, soonest, least, kept, graves, head, first, tail, cursor, grave, newest =
-    struct.unpack(HEADER, packed[1])
-  return true
-end
+for i, id in ipairs(ids) do remember(id, packed[i + 1]) end
 
 local function read(id)
   local record = records[id]
@@ -57,111 +33,97 @@ local function read(id)
 end
 
 local function touch(id)
-  changed[id], dirty = true, true
+  line.changed[id], line.dirty = true, true
 end
 
-local function set_first(id)
-  first = id
-  front = id ~= '' and read(id)[NUMBER] or 0
-end
-
-local function live_until(id, record, ends)
-  record[ENDS] = ends
-  if ends + KEPT > needed then needed = ends + KEPT end
-  if record[STATE] == INSIDE and (inside == 1 or ends < soonest) then soonest = ends end
+local function live_until(id, ends)
+  local record = records[id]
+  record.ends = ends
+  line.needed = math.max(line.needed, ends + KEPT)
+  if record.epoch > 0 and (line.inside == 1 or ends < line.soonest) then line.soonest = ends end
   touch(id)
 end
 
 -- Take a ticket out of the list.
-local function drop(id, record)
-  local prev, next = record[PREV], record[NEXT]
-  if prev ~= '' then read(prev)[NEXT] = next touch(prev) else head = next end
-  if next ~= '' then read(next)[PREV] = prev touch(next) else tail = prev end
-  if cursor == id then cursor = next end
-  if record[STATE] == INSIDE then
-    used, inside = used - record[WEIGHT], inside - 1
-    if inside == 0 then soonest, cursor = FAR, '' end
+local function drop(id)
+  local record = records[id]
+  local prev, next = record.prev, record.next
+  if prev ~= '' then read(prev).next = next touch(prev) else line.head = next end
+  if next ~= '' then read(next).prev = prev touch(next) else line.tail = prev end
+  if line.cursor == id then line.cursor = next end
+  if line.first == id then line.first = next end
+  if record.epoch == 0 then
+    line.waiting = line.waiting - 1
   else
-    waiting = waiting - 1
-    if first == id then set_first(next) end
+    line.used, line.inside = line.used - record.weight, line.inside - 1
+    if line.inside == 0 then line.soonest, line.cursor = FAR, '' end
   end
-  records[id], changed[id], dirty = false, nil, true
-  removed[id] = true
+  records[id], line.changed[id], line.removed[id], line.dirty = false, nil, true, true
 end
 
 -- Remember an id that must not stand any more, and forget the oldest whose time is over.
-local function bury(id, state, ends)
-  local old = read(id)
+local function bury(id, gone, ends)
+  local old = records[id]
   if old then
-    old[STATE], old[ENDS] = state, math.max(old[ENDS], ends)
+    old.gone, old.ends = gone, math.max(old.ends, ends)
   else
-    records[id] = { state, 0, ends, now, 0, '', '', '', '' }
-    if newest ~= '' then read(newest)[NEXT] = id touch(newest) else grave = id end
-    newest, removed[id] = id, nil
+    records[id] = {
+      gone = gone, weight = 0, ends = ends, since = now, epoch = 0, serial = 0, prev = '', next = '', client = '', owner = '',
+    }
+    if line.newest ~= '' then read(line.newest).next = id touch(line.newest) else line.grave = id end
+    line.newest, line.removed[id] = id, nil
   end
-  graves = math.max(graves, ends)
+  line.graves = math.max(line.graves, ends)
   touch(id)
   for _ = 1, 2 do
-    local oldest = read(grave)
-    if grave == newest or oldest[ENDS] > now then break end
-    records[grave], changed[grave], removed[grave] = false, nil, true
-    grave = oldest[NEXT]
+    local oldest = line.grave
+    if oldest == line.newest or read(oldest).ends > now then return end
+    line.grave = records[oldest].next
+    records[oldest], line.changed[oldest], line.removed[oldest] = false, nil, true
   end
 end
 
-local function expire(id, record)
-  drop(id, record)
-  bury(id, EXPIRED, now + KEPT)
+local function expire(id)
+  drop(id)
+  bury(id, 2, now + KEPT)
 end
 
 local function is_over(record)
-  return record and record[STATE] <= WAITING and record[ENDS] <= now
+  return record and record.gone == 0 and record.ends <= now
 end
 
--- Clear away who died inside. Lives are only ever lengthened, so `soonest` stays a lower bound without being kept exact.
+-- Clear away who died inside, in bounded steps. Lives are only ever lengthened, so `soonest` is a bound without being exact.
 local function sweep()
-  if now < soonest then return end
-  if cursor == '' then cursor, least = head, FAR end
-  for _ = 1, STEPS do
-    if cursor == first then break end
-    local id, record = cursor, read(cursor)
-    cursor = record[NEXT]
-    if is_over(record) then expire(id, record) else least = math.min(least, record[ENDS]) end
+  if now < line.soonest then return end
+  if line.cursor == '' then line.cursor, line.least = line.head, FAR end
+  for _ = 1, 64 do
+    local id = line.cursor
+    if id == line.first then break end
+    local record = read(id)
+    line.cursor = record.next
+    if is_over(record) then expire(id) else line.least = math.min(line.least, record.ends) end
   end
-  if cursor == first or inside == 0 then soonest, cursor = least, '' end
-  dirty = true
+  if line.cursor == line.first then line.soonest, line.cursor = line.least, '' end
+  line.dirty = true
 end
 
-local function tell(client, text)
-  if client ~= '' then messages[#messages + 1] = { client, text } end
-end
-
--- Take a live ticket out for good; its client is told unless it is the one who asks.
-local function part(id, client)
-  local record = read(id)
-  if not record or record[STATE] > WAITING then return end
-  drop(id, record)
-  if record[CLIENT] ~= client then tell(record[CLIENT], 'G ' .. id) end
-end
-
-local called = {}
-
--- The rule: the front of the line is inside while the weights fit the size.
+-- The rule: the front of the line is inside while the weights fit the size. In bounded steps; the next verb goes on.
 local function let_in()
-  for _ = 1, CALLS do
-    if first == '' then return end
-    local id, record = first, read(first)
+  for _ = 1, 256 do
+    local id = line.first
+    if id == '' then return end
+    local record = read(id)
     if is_over(record) then
-      expire(id, record)
-    elseif used + record[WEIGHT] > size then
+      expire(id)
+    elseif line.used + record.weight > line.size then
       return
     else
-      last = math.max(last + 1, math.floor(now / 16))
-      used, inside, waiting = used + record[WEIGHT], inside + 1, waiting - 1
-      record[STATE], record[NUMBER] = INSIDE, last
-      live_until(id, record, record[ENDS])
-      set_first(record[NEXT])
-      called[#called + 1] = id
+      line.last = math.max(line.last + 1, math.floor(now / 16))
+      record.epoch = line.last
+      line.used, line.inside, line.waiting = line.used + record.weight, line.inside + 1, line.waiting - 1
+      line.first = record.next
+      live_until(id, record.ends)
+      line.called[#line.called + 1] = id
     end
   end
 end
@@ -170,68 +132,85 @@ end
 local function clear_ahead(id)
   for _ = 1, 4 do
     local record = id ~= '' and read(id)
-    if not is_over(record) or record[STATE] ~= WAITING then return end
-    local before = record[PREV]
-    expire(id, record)
-    id = before
+    if not is_over(record) or record.epoch > 0 then return end
+    expire(id)
+    id = record.prev
   end
 end
 
+local function tell(client, text)
+  if client ~= '' then line.messages[#line.messages + 1] = { client, text } end
+end
+
+-- Take a live ticket out for good; its client is told unless it is the one who asks.
+local function part(id, client)
+  local record = records[id]
+  if not record or record.gone > 0 then return end
+  drop(id)
+  if record.client ~= client then tell(record.client, 'G ' .. id) end
+end
+
 local function holder()
-  return inside > 0 and read(head)[OWNER] or nil
+  return line.inside > 0 and read(line.head).owner or nil
 end
 
 -- Answer for one ticket; who waits lives *life* from now.
 local function look(id, life)
-  local record = read(id)
-  if not record then return { EXPIRED } end
-  if record[STATE] == INSIDE then return { INSIDE, record[NUMBER], record[ENDS] - now, waiting > 0 and 1 or 0 } end
-  if record[STATE] ~= WAITING then return { record[STATE] } end
-  clear_ahead(record[PREV])
-  live_until(id, record, math.max(record[ENDS], now + life))
+  local record = records[id]
+  if not record or record.gone == 2 then return { 'expired' } end
+  if record.gone == 1 then return { 'buried' } end
+  if record.epoch > 0 then return { 'inside', record.epoch, record.ends - now, line.waiting > 0 and 1 or 0 } end
+  clear_ahead(record.prev)
+  live_until(id, math.max(record.ends, now + life))
   local again = life / 3
-  if first == id and inside > 0 then again = (inside == 1 and read(head)[ENDS] or soonest) - now end
-  return { WAITING, inside + record[NUMBER] - front, math.max(again, 0), last, holder() }
+  if line.first == id and line.inside > 0 then
+    again = math.max(0, (line.inside == 1 and read(line.head).ends or line.soonest) - now)
+  end
+  return { 'waiting', line.inside + record.serial - read(line.first).serial, again, line.last, holder() }
 end
 
 local function write(command, fields)
   for i = 1, #fields, 1000 do redis.call(command, KEY, unpack(fields, i, math.min(i + 999, #fields))) end
 end
 
--- The key goes when the last ticket and tombstone are over and the last epoch has outlived the line.
-local function keep()
-  local empty = inside + waiting == 0
-  local till = math.max(empty and now + KEPT or needed, graves)
-  if till <= kept and not (empty and kept > till + KEPT + SLACK) then return end
-  kept = till + SLACK
-  return kept
+-- Return when the key goes, if that has to be set: when the last ticket and tombstone are over and the last epoch has
+-- outlived the line. Set later than needed, so that it is set seldom.
+local function expiry()
+  local empty = line.inside + line.waiting == 0
+  local till = math.max(empty and now + KEPT or line.needed, line.graves)
+  if till <= line.kept and not (empty and line.kept > till + 3 * SLACK) then return end
+  line.kept = till + SLACK
+  return math.ceil(line.kept / 1000)
 end
 
 local function save()
-  local expiry = keep()
-  local fields = { 'line', struct.pack(HEADER, size, last, used, inside, waiting, serial, front, soonest, least, kept, graves,
-    head, first, tail, cursor, grave, newest) }
-  for id in pairs(changed) do
-    fields[#fields + 1], fields[#fields + 2] = 't' .. id, struct.pack(RECORD, unpack(records[id], 1, 9))
+  local expire_at = expiry()
+  local fields = { 'line', struct.pack(HEADER,
+    line.size, line.last, line.used, line.inside, line.waiting, line.serial, line.soonest, line.least, line.kept, line.graves,
+    line.head, line.first, line.tail, line.cursor, line.grave, line.newest) }
+  for id in pairs(line.changed) do
+    local r = records[id]
+    fields[#fields + 1], fields[#fields + 2] = 't' .. id, struct.pack(RECORD,
+      r.gone, r.weight, r.ends, r.since, r.epoch, r.serial, r.prev, r.next, r.client, r.owner)
   end
   write('HSET', fields)
   local old = {}
-  for id in pairs(removed) do old[#old + 1] = 't' .. id end
+  for id in pairs(line.removed) do old[#old + 1] = 't' .. id end
   write('HDEL', old)
-  if expiry then redis.call('PEXPIREAT', KEY, math.ceil(expiry / 1000)) end
+  if expire_at then redis.call('PEXPIREAT', KEY, expire_at) end
 end
 
 -- Write what has changed, then call who was let in, except *quiet*, whose answer says it.
 local function close(quiet)
-  if dirty then save() end
+  if line.dirty then save() end
   local name = KEY
-  if called[1] and string.find(KEY, '{#', 1, true) then name = redis.call('HGET', KEY, 'name') end
-  for _, id in ipairs(called) do
+  if line.called[1] and string.find(KEY, '{#', 1, true) then name = redis.call('HGET', KEY, 'name') end
+  for _, id in ipairs(line.called) do
     local record = records[id]
-    if id ~= quiet and record and record[CLIENT] ~= '' then
-      local epoch, company = string.format('%.0f', record[NUMBER]), waiting > 0 and ' 1 ' or ' 0 '
-      redis.call('PUBLISH', record[CLIENT], 'I ' .. epoch .. company .. name .. ' ' .. id)
+    if id ~= quiet and record and record.client ~= '' then
+      local epoch, company = string.format('%.0f', record.epoch), line.waiting > 0 and ' 1 ' or ' 0 '
+      redis.call('PUBLISH', record.client, 'I ' .. epoch .. company .. name .. ' ' .. id)
     end
   end
-  for _, message in ipairs(messages) do redis.call('PUBLISH', message[1], message[2]) end
+  for _, message in ipairs(line.messages) do redis.call('PUBLISH', message[1], message[2]) end
 end

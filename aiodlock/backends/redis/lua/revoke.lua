@@ -3,16 +3,18 @@
 -- KEYS[1]  the line
 -- ARGV     1 reason
 -- answer   how many were asked
+
+local ids = {}
+--#include header.lua
 --#include line.lua
 
-open({})
 sweep()
 let_in()
-local id = head
-for _ = 1, inside do
+local id = line.head
+for _ = 1, line.inside do
   local record = read(id)
-  tell(record[CLIENT], 'A ' .. #id .. ' ' .. id .. ARGV[1])
-  id = record[NEXT]
+  tell(record.client, 'A ' .. #id .. ' ' .. id .. ARGV[1])
+  id = record.next
 end
 close()
-return inside
+return line.inside

@@ -3,21 +3,20 @@
 -- KEYS[1]  the line
 -- ARGV     1 size
 -- answer   nothing
+
+local ids = {}
+--#include header.lua
 --#include line.lua
 
-open({})
+local new = tonumber(ARGV[1])
 sweep()
-if inside + waiting > 0 then
-  local shrinks = tonumber(ARGV[1]) < size
-  size, dirty = tonumber(ARGV[1]), true
-  local id = shrinks and first or ''
+if line.inside + line.waiting > 0 then
+  local id = new < line.size and line.first or ''
+  line.size, line.dirty = new, true
   while id ~= '' do
     local record = read(id)
-    if record[WEIGHT] > size then
-      drop(id, record)
-      tell(record[CLIENT], 'G ' .. id)
-    end
-    id = record[NEXT]
+    if record.weight > new then part(id) end
+    id = record.next
   end
 end
 let_in()

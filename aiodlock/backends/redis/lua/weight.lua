@@ -2,21 +2,23 @@
 --
 -- KEYS[1]  the line
 -- ARGV     1 ticket id; 2 weight
--- answer   as join answers, {4} unless the ticket is inside
---#include line.lua
+-- answer   as join answers, {'expired'} unless the ticket is inside
 
 local id = ARGV[1]
-open({ id })
-if is_over(records[id]) then expire(id, records[id]) end
+local ids = { id }
+--#include header.lua
+--#include line.lua
+
+if is_over(records[id]) then expire(id) end
 sweep()
 local record = records[id]
-local answer = { EXPIRED }
-if record and record[STATE] == INSIDE then
-  local weight = math.min(record[WEIGHT], tonumber(ARGV[2]))
-  used, record[WEIGHT] = used - record[WEIGHT] + weight, weight
+local is_inside = record and record.epoch > 0
+if is_inside then
+  local weight = math.min(record.weight, tonumber(ARGV[2]))
+  line.used, record.weight = line.used - record.weight + weight, weight
   touch(id)
 end
 let_in()
-if record and record[STATE] == INSIDE then answer = look(id, 0) end
+local answer = is_inside and look(id, 0) or { 'expired' }
 close()
 return answer
