@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import select
+import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,6 @@ def ask(server: Server, command: str, *, within: float = 5.0) -> bytes:
         connection.sendall(f"{command}\r\nQUIT\r\n".encode())
         with connection.makefile("rb") as replies:
             return replies.read().removesuffix(b"+OK\r\n")
-
-
-def state_of(pid: int) -> str:
-    """Return the kernel's letter for a process: T is stopped, Z is a zombie, "" is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return ""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +43,7 @@ class SilentServer(RedisServer):
         return (sys.executable, "-c", "import signal; print('deaf', flush=True); signal.pause()")
 
 
-def test_is_ready_when_started(redis: RedisServer) -> None:
+def test_is_ready_when_started(redis: RedisServer, state_of: Callable[[int], str]) -> None:
     assert ask(redis, "PING") == b"+PONG\r\n"
     assert redis.url == f"redis://127.0.0.1:{redis.port}/0"
     assert redis.running
@@ -75,7 +66,7 @@ def test_starting_twice_is_refused(redis: RedisServer) -> None:
         redis.start()
 
 
-def test_durable_server_keeps_what_it_answered_over_a_crash() -> None:
+def test_durable_server_keeps_what_it_answered_over_a_crash(state_of: Callable[[int], str]) -> None:
     """Same port, same data, another process."""
     with RedisServer(durable=True) as server:
         port, pid = server.port, server.pid
@@ -95,7 +86,7 @@ def test_ordinary_server_forgets_over_a_restart() -> None:
         assert ask(server, "GET k") == b"$-1\r\n"
 
 
-def test_paused_server_answers_nothing_until_resumed(redis: RedisServer) -> None:
+def test_paused_server_answers_nothing_until_resumed(redis: RedisServer, state_of: Callable[[int], str]) -> None:
     with redis.paused():
         assert state_of(redis.pid) == "T"
         with pytest.raises(TimeoutError):
@@ -103,7 +94,7 @@ def test_paused_server_answers_nothing_until_resumed(redis: RedisServer) -> None
     assert ask(redis, "PING") == b"+PONG\r\n"
 
 
-def test_a_paused_server_can_be_stopped() -> None:
+def test_a_paused_server_can_be_stopped(state_of: Callable[[int], str]) -> None:
     server = RedisServer().start()
     pid, directory = server.pid, server.directory
     server.pause()
@@ -112,7 +103,7 @@ def test_a_paused_server_can_be_stopped() -> None:
     assert not directory.exists()
 
 
-def test_a_server_that_never_gets_ready_is_killed_and_its_log_shown() -> None:
+def test_a_server_that_never_gets_ready_is_killed_and_its_log_shown(state_of: Callable[[int], str]) -> None:
     server = SilentServer()
     with pytest.raises(ServerFailedError, match="deaf"):
         server.start()
@@ -154,29 +145,17 @@ def test_free_ports_are_different_and_outside_the_range_of_outgoing_connections(
 
 
 @pytest.mark.parametrize("ending", ["sys.exit()", "os.kill(os.getpid(), 9)", "os._exit(1)"])
-def test_no_server_outlives_its_test_process(ending: str) -> None:
+def test_no_server_outlives_its_test_process(
+    ending: str, await_death: Callable[[int], None], environment: dict[str, str]
+) -> None:
     """However the process that started it goes, also with the server paused."""
     program = (
         "import os, sys; from aiodlock.testing.servers import RedisServer; s = RedisServer().start(); s.pause();"
         f"print(s.pid, s.directory, flush=True); {ending}"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=_environment()) as process:
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment) as process:
         pid, directory = process.communicate()[0].decode().split()
-    _await_death(int(pid))
+    await_death(int(pid))
     if ending != "sys.exit()":
-        subprocess.run(["rm", "-r", directory], check=True)
+        shutil.rmtree(directory)
     assert not Path(directory).exists()
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
-def _await_death(pid: int) -> None:
-    """Wait on the kernel's own handle of the process."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    assert select.select([handle], [], [], 5.0)[0], f"process {pid} still runs"
-    os.close(handle)
