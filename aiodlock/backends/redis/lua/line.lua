@@ -56,7 +56,7 @@ local function drop(id)
     line.waiting = line.waiting - 1
   else
     line.used, line.inside = line.used - record.weight, line.inside - 1
-    if line.inside == 0 then line.soonest, line.cursor = FAR, '' end
+    if line.inside == 0 then line.soonest = FAR end
   end
   records[id], line.changed[id], line.removed[id], line.dirty = false, nil, true, true
 end
@@ -98,12 +98,12 @@ local function sweep()
   if line.cursor == '' then line.cursor, line.least = line.head, FAR end
   for _ = 1, 64 do
     local id = line.cursor
-    if id == line.first then break end
+    if id == line.first or line.inside == 0 then break end
     local record = read(id)
     line.cursor = record.next
     if is_over(record) then expire(id) else line.least = math.min(line.least, record.ends) end
   end
-  if line.cursor == line.first then line.soonest, line.cursor = line.least, '' end
+  if line.cursor == line.first or line.inside == 0 then line.soonest, line.cursor = line.least, '' end
   line.dirty = true
 end
 
