@@ -70,7 +70,7 @@ class Node:
 
     async def _keep(self, link: Link) -> None:
         while True:
-            self._down = await link.lost
+            self._down = await link.lost()
             self._link = None
             link = await self._redial()
             self._link = link

@@ -48,6 +48,10 @@ class Script:
     sha: str
     load: bytes  # packed, sent when the server does not know the script
 
+    @classmethod
+    def of(cls, name: str, text: str) -> Script:
+        return cls(name, text, hashlib.sha1(text.encode()).hexdigest(), command("SCRIPT", "LOAD", text))
+
     def head(self, arguments: int) -> bytes:
         """Return the packed beginning of a call; the key and so many arguments follow."""
         return b"*%d\r\n%b" % (4 + arguments, bulk("EVALSHA") + bulk(self.sha) + bulk(1))
@@ -56,8 +60,7 @@ class Script:
 @cache
 def load(name: str) -> Script:
     """Read ``lua/<name>.lua``."""
-    text = _read(f"{name}.lua")
-    return Script(name, text, hashlib.sha1(text.encode()).hexdigest(), command("SCRIPT", "LOAD", text))
+    return Script.of(name, _read(f"{name}.lua"))
 
 
 def _read(file: str) -> str:

@@ -7,6 +7,7 @@ time. Replies come in order. A caller may cancel its future: the reply is then r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections import deque
@@ -49,8 +50,9 @@ class Link(asyncio.Protocol):
         self.where = where
         self.via = via
         self.loop = asyncio.get_running_loop()
-        self.lost: asyncio.Future[str] = self.loop.create_future()
-        self._closed: asyncio.Future[None] = self.loop.create_future()
+        self.reason = ""  # why it was lost
+        self._lost = asyncio.Event()
+        self._closed = asyncio.Event()
         self._on_push = on_push
         self._transport: asyncio.Transport
         self._reader = hiredis.Reader(notEnoughData=_MORE)
@@ -83,12 +85,19 @@ class Link(asyncio.Protocol):
             self.abort(reason)
         self._end(reason)
         self._transport.close()
-        await asyncio.wait({self._closed}, timeout=POLITE)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLITE):
+                await self._closed.wait()
         self._transport.abort()
+
+    async def lost(self) -> str:
+        """Wait for the end and return its reason."""
+        await self._lost.wait()
+        return self.reason
 
     def abort(self, reason: str) -> None:
         """Close a connection in doubt with a reset, not politely: neither side waits for the other."""
-        if self.lost.done():
+        if self.reason:
             return
         self._end(reason)
         if (sock := self._transport.get_extra_info("socket")) is not None and sock.family != socket.AF_UNIX:
@@ -102,7 +111,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end(str(error or "closed by the server"))
-        self._closed.set_result(None)
+        self._closed.set()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -124,8 +133,8 @@ class Link(asyncio.Protocol):
     # --- out -------------------------------------------------------------------------------------------------
 
     def _enqueue(self, entry: _Entry) -> None:
-        if self.lost.done() or len(self._backlog) >= MOST_WAITING:
-            reason = self.lost.result() if self.lost.done() else f"{MOST_WAITING} commands wait already"
+        if self.reason or len(self._backlog) >= MOST_WAITING:
+            reason = self.reason or f"{MOST_WAITING} commands wait already"
             entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}"))
         elif self._paused or self._backlog or len(self._pending) >= MOST_IN_FLIGHT:
             self._backlog.append(entry)
@@ -152,7 +161,7 @@ class Link(asyncio.Protocol):
         self._last_tick, self._in_tick = self._in_tick, 0
 
     def _flush(self) -> None:
-        if self._out and not self.lost.done():
+        if self._out and not self.reason:
             self._in_tick += len(self._out)
             self._transport.write(b"".join(self._out))
             self._out.clear()
@@ -219,9 +228,10 @@ class Link(asyncio.Protocol):
             self.send(_PING, to_none).add_done_callback(lambda done: done.exception())
 
     def _end(self, reason: str) -> None:
-        if self.lost.done():
+        if self.reason:
             return
-        self.lost.set_result(reason)
+        self.reason = reason
+        self._lost.set()
         self._timer.cancel()
         for entry in (*self._pending, *self._backlog):
             if not entry[0].done():

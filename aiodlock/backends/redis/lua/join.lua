@@ -63,9 +63,12 @@ end
 
 if is_over(records[id]) then expire(id) end
 sweep()
-if line.inside + line.waiting == 0 then line.size = tonumber(ARGV[6]) end
-if instead_of ~= '' then part(instead_of, client) end
 let_in()
+if line.inside + line.waiting == 0 then line.size = tonumber(ARGV[6]) end
+if instead_of ~= '' then
+  part(instead_of, client)
+  let_in()
+end
 local answer = not records[id] and stand() or look(id, life)
 if answer[1] == 'waiting' and ARGV[3] == '0' then
   drop(id)

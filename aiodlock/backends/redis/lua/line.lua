@@ -146,6 +146,7 @@ end
 local function part(id, client)
   local record = records[id]
   if not record or record.gone > 0 then return end
+  if is_over(record) then return expire(id) end
   drop(id)
   if record.client ~= client then tell(record.client, 'G ' .. id) end
 end

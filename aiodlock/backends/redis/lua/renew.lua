@@ -14,12 +14,11 @@ for _, id in ipairs(ids) do
 end
 sweep()
 let_in()
-
-local answers = {}
 for i, id in ipairs(ids) do
   local record = records[id]
   if record and record.epoch > 0 then live_until(id, math.max(record.ends, now + tonumber(ARGV[3 * i - 1]))) end
-  answers[i] = look(id, tonumber(ARGV[3 * i]))
 end
+local answers = {}
+for i, id in ipairs(ids) do answers[i] = look(id, tonumber(ARGV[3 * i])) end
 close()
 return answers
