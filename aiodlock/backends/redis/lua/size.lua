@@ -10,6 +10,7 @@ local ids = {}
 
 local new = tonumber(ARGV[1])
 sweep()
+let_in()
 if line.inside + line.waiting > 0 then
   local id = new < line.size and line.first or ''
   line.size, line.dirty = new, true

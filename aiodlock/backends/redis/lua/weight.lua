@@ -11,14 +11,15 @@ local ids = { id }
 
 if is_over(records[id]) then expire(id) end
 sweep()
+let_in()
 local record = records[id]
 local is_inside = record and record.epoch > 0
 if is_inside then
   local weight = math.min(record.weight, tonumber(ARGV[2]))
   line.used, record.weight = line.used - record.weight + weight, weight
   touch(id)
+  let_in()
 end
-let_in()
 local answer = is_inside and look(id, 0) or { 'expired' }
 close()
 return answer
