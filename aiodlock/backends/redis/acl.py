@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["COMMANDS", "acl_line"]
 
 COMMANDS = (
-    *("ping", "hello", "auth", "select", "evalsha", "script|load", "scan", "subscribe", "publish"),
+    *("ping", "hello", "select", "evalsha", "script|load", "scan", "subscribe", "publish"),
     *("time", "hget", "hmget", "hset", "hdel", "del", "pexpireat"),
 )
 

@@ -59,6 +59,7 @@ class Link(asyncio.Protocol):
         self._pending: deque[_Entry] = deque()
         self._backlog: deque[_Entry] = deque()
         self._loading: set[bytes] = set()
+        self._unloadable: set[bytes | None] = set()
         self._out: list[bytes] = []
         self._paused = False
         self._scheduled = False
@@ -194,12 +195,13 @@ class Link(asyncio.Protocol):
                 future.set_exception(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
 
     def _refused(self, entry: _Entry, error: str) -> None:
-        future, decode, payload, load = entry
+        future, _, _, load = entry
         code = error.partition(" ")[0]
-        if code == "NOSCRIPT" and load is not None:
+        if code == "NOSCRIPT" and load is not None and load not in self._unloadable:
             self._load(load)
-            self._enqueue((future, decode, payload, None))
+            self._enqueue(entry)
             return
+        self._unloadable.discard(load)
         future.set_exception(_as_error(self.where, code, error))
         if code == "READONLY":  # demoted: another server has the lines now, and a new connection may reach it
             self.abort(error)
@@ -212,7 +214,8 @@ class Link(asyncio.Protocol):
 
     def _loaded(self, load: bytes, done: asyncio.Future[None]) -> None:
         self._loading.discard(load)
-        done.exception()  # the command behind it fails and tells
+        if done.exception():
+            self._unloadable.add(load)
 
     # --- the end ---------------------------------------------------------------------------------------------
 

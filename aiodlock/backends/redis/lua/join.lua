@@ -14,7 +14,7 @@ local ids = instead_of == '' and { id } or { id, instead_of }
 --#include header.lua
 
 -- Nobody here: nothing to link, nobody to call. The same as below, at half the price.
-if inside + waiting == 0 and not packed[2] and ARGV[1] == '' and weight <= tonumber(ARGV[6]) then
+if inside + waiting == 0 and not packed[2] and weight <= tonumber(ARGV[6]) then
   local ends = now + tonumber(ARGV[7])
   local till = math.max(ends + KEPT, graves)
   local is_late = till > kept
@@ -23,6 +23,7 @@ if inside + waiting == 0 and not packed[2] and ARGV[1] == '' and weight <= tonum
   redis.call('HSET', KEY,
     'line', struct.pack(HEADER, ARGV[6], last, weight, 1, 0, serial, ends, FAR, kept, graves, id, '', id, '', grave, newest),
     't' .. id, struct.pack(RECORD, 0, weight, ends, now, last, serial, '', '', client, ARGV[10]))
+  if ARGV[1] ~= '' then redis.call('HSET', KEY, 'name', ARGV[1]) end
   if is_late then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
   return { 'inside', last, ends - now, 0 }
 end

@@ -204,11 +204,11 @@ end
 -- Write what has changed, then call who was let in, except *quiet*, whose answer says it.
 local function close(quiet)
   if line.dirty then save() end
-  local name = KEY
-  if line.called[1] and string.find(KEY, '{#', 1, true) then name = redis.call('HGET', KEY, 'name') end
+  local name
   for _, id in ipairs(line.called) do
     local record = records[id]
     if id ~= quiet and record and record.client ~= '' then
+      name = name or string.find(KEY, '{#', 1, true) and redis.call('HGET', KEY, 'name') or KEY
       local epoch, company = string.format('%.0f', record.epoch), line.waiting > 0 and ' 1 ' or ' 0 '
       redis.call('PUBLISH', record.client, 'I ' .. epoch .. company .. name .. ' ' .. id)
     end
