@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 __all__ = ["Clock", "SystemClock", "Timer"]
@@ -22,8 +23,9 @@ class Timer(Protocol):
 class Clock(Protocol):
     """An instant, and a way to be called at one."""
 
-    def now(self) -> float:
-        """Seconds since some fixed instant; never goes back."""
+    @property
+    def now(self) -> Callable[[], float]:
+        """Seconds since some fixed instant; never goes back. A method will do."""
         ...
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
@@ -34,10 +36,10 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clock since boot, suspended time included."""
 
-    __slots__ = ()
+    __slots__ = ("now",)
 
-    def now(self) -> float:
-        return time.clock_gettime(_CLOCK_ID)
+    def __init__(self) -> None:
+        self.now: Callable[[], float] = partial(time.clock_gettime, _CLOCK_ID)  # every hand-off reads it
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         # The loop's clock stands still while the machine sleeps: a timer may then be late,

@@ -11,13 +11,16 @@ from typing import ClassVar, TypeAlias
 __all__ = [
     "BackendFailed",
     "Event",
+    "EventQueue",
     "EventSink",
     "HoldAbandoned",
     "HoldLost",
+    "HoldRevoked",
     "LeaveUnconfirmed",
     "LockAcquired",
     "LockReleased",
     "SinkFailed",
+    "SizeDiffered",
     "TaskFailed",
 ]
 
@@ -31,6 +34,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LockAcquired(Event):
+    """A task is inside."""
+
     name: ClassVar[str] = "lock.acquired"
     kind: str
     key: str
@@ -39,6 +44,8 @@ class LockAcquired(Event):
 
 @dataclass(frozen=True, slots=True)
 class LockReleased(Event):
+    """A task is outside again, after `held` seconds."""
+
     name: ClassVar[str] = "lock.released"
     kind: str
     key: str
@@ -48,6 +55,8 @@ class LockReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class HoldLost(Event):
+    """A hold is lost; others may be inside."""
+
     name: ClassVar[str] = "hold.lost"
     kind: str
     key: str
@@ -57,12 +66,34 @@ class HoldLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class HoldAbandoned(Event):
-    """A hold that nobody can release any more: its tasks are done, or it was garbage-collected. It is not renewed again."""
+    """A hold that nobody can release: its tasks are done, or it was garbage-collected. It is renewed no more."""
 
     name: ClassVar[str] = "hold.abandoned"
     kind: str
     key: str
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRevoked(Event):
+    """Somebody asked the holder to let go."""
+
+    name: ClassVar[str] = "hold.revoked"
+    kind: str
+    key: str
+    fence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SizeDiffered(Event):
+    """The line has another size than this client asked for: it was resized, or others use another number."""
+
+    name: ClassVar[str] = "size.differed"
+    kind: str
+    key: str
+    asked: int
+    found: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +132,13 @@ class SinkFailed(Event):
 
 EventSink: TypeAlias = Callable[[Event], None]
 
-LARGEST_QUEUE = 10_000
+_LARGEST_QUEUE = 10_000
 
 
 class EventQueue:
     """Takes events without waiting, hands them to the sink from the loop, drops and counts beyond its bound."""
 
-    def __init__(self, sink: EventSink, *, bound: int = LARGEST_QUEUE) -> None:
+    def __init__(self, sink: EventSink, *, bound: int = _LARGEST_QUEUE) -> None:
         self.dropped = 0
         self.failed = 0
         self._sink = sink

@@ -5,20 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from aiodlock.errors import ConfigurationError, InvalidKeyError
 
 if TYPE_CHECKING:
     from aiodlock._core.hold import Hold
 
-__all__ = ["DEFAULT", "Default", "OnLost", "Policy", "Poll", "Push", "Retry", "check_count", "check_key", "check_wait"]
+__all__ = [
+    "DEFAULT",
+    "Default",
+    "OnLost",
+    "Policy",
+    "Poll",
+    "Push",
+    "Retry",
+    "Settings",
+    "check_count",
+    "check_key",
+    "check_wait",
+]
 
 OnLost: TypeAlias = "Literal['cancel', 'flag'] | Callable[[Hold], None]"
 
-LONGEST_TTL = 86_400.0
-SHORTEST_TTL = 0.05  # below it drift and a busy loop eat the lease
-LARGEST_KEY = 255
+_LONGEST_TTL = 86_400.0
+_SHORTEST_TTL = 0.05  # below it drift and a busy loop eat the lease
+_LARGEST_KEY = 255
 
 
 class Default:
@@ -44,7 +56,7 @@ class Poll:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_seconds("Poll(interval)", self.interval, least=0.001, most=LONGEST_TTL)
+        _check_seconds("Poll(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
         _check_seconds("Poll(jitter)", self.jitter, least=0.0, most=1.0)
 
 
@@ -57,12 +69,32 @@ class Retry:
 
     def __post_init__(self) -> None:
         check_count("Retry(times)", self.times)
-        _check_seconds("Retry(interval)", self.interval, least=0.001, most=LONGEST_TTL)
+        _check_seconds("Retry(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
+
+
+class Settings(TypedDict, total=False):
+    """What can be said of a lock when it is made; see `Policy` for the defaults."""
+
+    ttl: float
+    renew: bool
+    max_hold: float | None
+    wait: float | None
+    fair: bool
+    reentrant: bool
+    on_lost: OnLost
+    linger: float
+    waiting: Push | Poll | Retry
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How one lock behaves; checked when it is made."""
+    """How one lock behaves; checked when it is made.
+
+    `ttl`: the lease, renewed at a third of it unless `renew` is false. `wait`: how long acquiring may take, None for
+    ever. `max_hold`: the longest hold in all. `fair`: strict order across processes, at a round trip per hold.
+    `on_lost`: ``"cancel"`` the block, ``"flag"`` only, or a function of the hold. `linger`: keep an unwanted ticket
+    so long for the next local task. `waiting`: how to learn of one's turn where push is not allowed.
+    """
 
     ttl: float = 30.0
     renew: bool = True
@@ -75,13 +107,13 @@ class Policy:
     waiting: Push | Poll | Retry = Push()
 
     def __post_init__(self) -> None:
-        _check_seconds("ttl", self.ttl, least=SHORTEST_TTL, most=LONGEST_TTL)
+        _check_seconds("ttl", self.ttl, least=_SHORTEST_TTL, most=_LONGEST_TTL)
         for name in ("renew", "fair", "reentrant"):
             _check_flag(name, getattr(self, name))
         if self.max_hold is not None:
-            _check_seconds("max_hold", self.max_hold, least=SHORTEST_TTL, most=math.inf)
+            _check_seconds("max_hold", self.max_hold, least=_SHORTEST_TTL, most=math.inf)
         check_wait(self.wait)
-        _check_seconds("linger", self.linger, least=0.0, most=LONGEST_TTL)
+        _check_seconds("linger", self.linger, least=0.0, most=_LONGEST_TTL)
         if self.linger and not self.shares:
             raise ConfigurationError(
                 "linger keeps a ticket for the next local task: leave out fair=True and renew=False"
@@ -105,8 +137,8 @@ def check_key(key: object) -> str:
         size = len(key.encode())
     except UnicodeEncodeError:
         raise InvalidKeyError(f"key {key!r} has a lone surrogate: decode the bytes it came from as UTF-8") from None
-    if not 1 <= size <= LARGEST_KEY:
-        raise InvalidKeyError(f"key {key[:40]!r} has {size} bytes: give 1 to {LARGEST_KEY}, or a hash of it")
+    if not 1 <= size <= _LARGEST_KEY:
+        raise InvalidKeyError(f"key {key[:40]!r} has {size} bytes: give 1 to {_LARGEST_KEY}, or its hash")
     if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in key):
         raise InvalidKeyError(f"key {key!r} has a control character: remove or escape it")
     return key

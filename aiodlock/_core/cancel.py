@@ -13,8 +13,9 @@ __all__ = ["finish"]
 async def finish(work: asyncio.Future[Any], *, within: float) -> bool:
     """Wait for *work*, which the client owns, then let a cancellation of the caller through.
 
-    Return whether it ended within *within* seconds; its result and errors are its owner's business. However often the caller is cancelled meanwhile, natively or
-    by an anyio scope, the wait goes on to its bound, and one CancelledError is raised at the end.
+    Return whether it ended within *within* seconds; its result and errors are its owner's business. However often the
+    caller is cancelled meanwhile, natively or by an anyio scope, the wait goes on to its bound, and one CancelledError
+    is raised at the end.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + within

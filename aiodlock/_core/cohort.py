@@ -5,45 +5,53 @@ inside, its place passes from local task to local task with no round trip; the s
 tasks. A user's task does no I/O: it waits on its future, and being cancelled is a local act.
 
 Alone with a key, a cohort hands on without bound. In company it does so for one batch; then the ticket leaves and a
-new one stands at the end of the line, both in one round trip. `Cohort` hands a place to one task at a time,
-`SharedCohort` to any number (readers).
+new one stands at the end of the line, both in one round trip.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aiodlock._core.fence import COUNTS
-from aiodlock._core.hold import Ownership
+from aiodlock._core.hold import LEASE_ENDED, RELEASED, Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockError, TooManyWaitersError
+from aiodlock.events import HoldRevoked, SizeDiffered
 from aiodlock.policy import Policy, Poll, Push, Retry
 
 if TYPE_CHECKING:
+    from aiodlock._core.combine import Combiner
     from aiodlock._core.engine import Engine
 
-__all__ = ["Cohort"]
+__all__ = ["Cohort", "Shape", "Waiter"]
 
-T = TypeVar("T")
-Waiter = asyncio.Future["Ownership | None"]  # None: not now (a try), or not in time
+Waiter: TypeAlias = "asyncio.Future[Hold | None]"  # None: not now (a try), or not in time
+
+
+class Shape(NamedTuple):
+    """What makes one synchronizer differ from another: the line's size, the ticket's weight, who may be in together."""
+
+    size: int = 1
+    weight: int = 1
+    shared: bool = False
+    hold: type[Hold] = Hold
 
 
 class Cohort:
     """Local tasks in one line with one weight and policy, and the tickets they share: at most `most` at a time."""
 
-    def __init__(self, engine: Engine, line: LineId, *, size: int, weight: int, policy: Policy) -> None:
+    def __init__(self, engine: Engine, line: LineId, *, shape: Shape, policy: Policy) -> None:
         self.engine = engine
         self.line = line
-        self.size = size
-        self.weight = weight
+        self.shape = shape
         self.policy = policy
-        self.most = max(1, size // weight) if policy.shares else 1
+        self.size = shape.size
+        self.most = max(1, shape.size // shape.weight) if policy.shares else 1
         self.renews = policy.renew
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
@@ -55,7 +63,7 @@ class Cohort:
         self.standing: dict[Place, None] = {}
         self.inside: dict[Place, None] = {}
         self.open: list[Place] = []  # inside, and free for whoever comes
-        self.runs = Combiner(self)
+        self.runs: Combiner | None = None
         self.holder: str | None = None  # who was inside at the last answer, for error messages
         self._retries_left = 0
         self._retry_planned = False
@@ -67,57 +75,85 @@ class Cohort:
 
     # --- tasks come and go -------------------------------------------------------------------------------------
 
-    def grab(self) -> Ownership | None:
+    def grab(self) -> Hold | None:
         """Enter at once where a place of ours is free and nobody waits for it."""
         if self.open and not self.live:
-            place, now = self.open[-1], self.engine.clock.now()
+            place, now = self.open[-1], self.engine.now()
             if now < place.until:
                 return self._hand_out(place, now)
         return None
 
     def queue(self) -> Waiter:
         """Wait behind the others."""
-        waiter = self.engine.loop.create_future()
+        engine = self.engine
+        if engine.waiting >= engine.most_waiters:
+            raise TooManyWaitersError(
+                self.line.key, f"{engine.waiting} tasks wait already, {self.line.key!r} is one too many: shed load"
+            )
+        engine.waiting += 1
+        waiter: Waiter = asyncio.Future(loop=engine.loop)
         self.waiters.append(waiter)
-        if not self.inside or self.most > 1:
+        if self.open:  # free, but grab() found too little of its life left
+            self._retire_place(self.open[-1], engine.now())
+        elif not self.inside or self.most > 1:
             self.balance()
         return waiter
 
-    def attempt(self) -> Waiter | None:
-        """Wait for one answer at most; None where it is known already that there is no free place."""
-        if self.live or len(self.inside) >= self.most or any(place.answered for place in self.standing):
-            return None
+    def attempt(self) -> Waiter:
+        """Wait for one answer at most, and for none where it is known already that there is no free place."""
         waiter = self.engine.loop.create_future()
-        self.tries.append(waiter)
-        self.balance()
+        if self.live or len(self.inside) >= self.most or any(place.answered for place in self.standing):
+            waiter.set_result(None)
+        else:
+            self.tries.append(waiter)
+            self.balance()
         return waiter
 
     def give_up(self, waiter: Waiter) -> None:
-        """Take a cancelled or late waiter out; what it got meanwhile is given back."""
-        if waiter.done() and not waiter.cancelled():
+        """Take out a waiter that was cancelled or is too late; what it got meanwhile is given back."""
+        if not waiter.cancelled():
             if waiter.exception() is not None:
                 return
             if (own := waiter.result()) is not None:
-                own.end(self.engine.clock.now())
+                own._end(self.engine.now())
                 return
-        if waiter in self.tries:
-            self.tries.remove(waiter)
-        else:
-            self.dead += 1
+        self.dead += 1
+        if self.dead > 100 and self.dead > len(self.waiters) // 2:
+            self._forget_dead()
         self.balance()
 
-    def give_back(self, place: Place, now: float) -> asyncio.Future[None] | None:
-        """Pass on the place of an ownership that has ended; return what there is to wait for on the server."""
-        if place.state is INSIDE:
-            if now < place.until:
-                while self.waiters:
-                    waiter = self.waiters.popleft()
-                    if not waiter.done():
-                        waiter.set_result(self._own(place, now))
-                        return None
-                    self.dead -= 1
-            return self._retire_place(place, now)
-        return None if place.holds else place.leave()
+    def give_up_attempt(self, waiter: Waiter) -> None:
+        """Do the same for one that only tried."""
+        if waiter in self.tries:
+            self.tries.remove(waiter)
+            self.balance()
+        elif not waiter.cancelled() and not waiter.exception() and (own := waiter.result()):
+            own._end(self.engine.now())
+
+    def pass_on(self, hold: Hold) -> bool:
+        """Release *hold* to the next local task, if there is one and the place may be handed on.
+
+        This is the whole of a contended release, written out: no round trip, one look at the clock.
+        """
+        place, engine, waiters = hold._place, self.engine, self.waiters
+        now = engine.now()
+        if now >= place.until:
+            return False
+        while waiters:
+            waiter = waiters.popleft()
+            engine.waiting -= 1
+            if not waiter.done():
+                hold._state = RELEASED
+                waiter.set_result(self._own(place, now))
+                return True
+            self.dead -= 1
+        return False
+
+    def give_back(self, hold: Hold, now: float) -> asyncio.Future[None] | None:
+        """Take an ownership that has ended; return what there is to wait for on the server."""
+        place = hold._place
+        place.holds = ()
+        return self._serve_next(place, now) if place.state is INSIDE else place.leave()
 
     # --- a place reports ---------------------------------------------------------------------------------------
 
@@ -134,14 +170,16 @@ class Cohort:
     def confirmed(self, place: Place) -> None:
         """Hear that *place* is inside for its full ttl."""
         if not place.served:
-            self.serve(place, self.engine.clock.now())
+            self.serve(place, self.engine.now())
 
     def serve(self, place: Place, now: float) -> None:
         """Hand a fresh place to the first who waits."""
         place.served = True
-        if not self.live and self.tries:
-            self.waiters.append(self.tries.popleft())
-        self.give_back(place, now)
+        attempt = None if self.live else self.next_attempt()
+        if attempt is None:
+            self._serve_next(place, now)
+        else:
+            attempt.set_result(self._own(place, now))
         self._answer_tries()
         self.balance()
 
@@ -157,7 +195,9 @@ class Cohort:
         self.standing.pop(place, None)
         key = self.line.key
         if why is GoneWhy.TOO_HEAVY:
-            self.fail(lambda: LockError(key, f"{self.line.kind} {key!r} has no room for {self.weight}: resize it"))
+            self.fail(
+                lambda: LockError(key, f"{self.line.kind} {key!r} has no room for {self.shape.weight}: resize it")
+            )
         elif why is GoneWhy.FULL:
             self.fail(lambda: TooManyWaitersError(key, f"the line of {key!r} is full: try later"))
         self._answer_tries()
@@ -169,9 +209,9 @@ class Cohort:
     def place_gone(self, place: Place, reason: str) -> None:
         """Hear that *place* is lost: its holds are, and those who wait need another ticket."""
         self.standing.pop(place, None)
-        self._forget_inside(place)
+        self.disown(place)
         for own in list(place.holds):
-            own.lose(reason)
+            own._lose(reason)
         if not place.holds:
             place.leave()
         self.balance()
@@ -193,28 +233,39 @@ class Cohort:
     def visit(self, place: Place, now: float) -> bool:
         """Look after a place inside; return whether to renew it."""
         if now >= place.deadline:
-            place.lose("its lease ended before a renewal was confirmed")
+            place.lose(LEASE_ENDED)
             return False
         for own in list(place.holds):
-            own.visit(now)
+            own._visit(now)
         if place.state is not INSIDE:
             return False
         if place in self.open and not place.holds and now >= place.idle_until:
             self._let_go(place)
             return False
-        if place.holds and all(own.abandoned for own in place.holds):
+        if place.holds and all(own._abandoned for own in place.holds):
             self.engine.watchdog.watch(place, place.deadline)
             return False
         return self.renews or not place.is_confirmed
 
-    def over_limit(self, own: Ownership) -> None:
+    def over_limit(self, own: Hold) -> None:
         """Hear that *own* was held for its longest time."""
-        own.place.lose("it was held as long as max_hold allows")
+        own._place.lose("it was held as long as max_hold allows")
 
     def asked_to_go(self, place: Place, reason: str) -> None:
-        """Hear that somebody asks the holders to let go."""
+        """Hear that somebody asks the holders to let go: what they release is not handed on here."""
+        place.asked_to_go = True
+        place.set_until()
         for own in place.holds:
-            own.revocation = reason
+            own._revocation = reason
+            self.engine.emit(HoldRevoked(*self.line, own.fence, reason))
+
+    def hear_size(self, size: int) -> None:
+        """Hear that the line has another size than ours said."""
+        if size == self.shape.size or self.size == self.shape.size:
+            self.engine.emit(SizeDiffered(*self.line, self.shape.size, size))
+        self.size = size
+        if self.policy.shares:
+            self.most = max(1, size // self.shape.weight)
 
     # --- inner -------------------------------------------------------------------------------------------------
 
@@ -236,13 +287,21 @@ class Cohort:
 
     def fail(self, error: Callable[[], Exception]) -> None:
         """Give everybody who waits an error of their own."""
-        for waiter in [*self.waiters, *self.tries]:
+        self._forget_dead()
+        self.engine.waiting -= len(self.waiters)
+        for waiter in (*self.waiters, *self.tries):
             if not waiter.done():
                 waiter.set_exception(error())
         self.waiters.clear()
         self.tries.clear()
-        self.dead = 0
         self.balance()
+
+    def _forget_dead(self) -> None:
+        alive = deque(waiter for waiter in self.waiters if not waiter.done())
+        gone = len(self.waiters) - len(alive)
+        self.engine.waiting -= gone
+        self.dead -= gone
+        self.waiters = alive
 
     def look_after(self, seconds: float) -> float:
         """Return how long to wait for a call before looking."""
@@ -250,15 +309,33 @@ class Cohort:
             return min(seconds, poll.interval * random.uniform(1 - poll.jitter, 1 + poll.jitter))
         return seconds
 
-    def _own(self, place: Place, now: float) -> Ownership:
+    def _own(self, place: Place, now: float) -> Hold:
         place.count = count = place.count + 1
         if count == COUNTS - 1:
             place.until = 0.0  # the fence's count is used up: so is the batch
-        own = Ownership(self, place, count, now)
-        place.holds[own] = None
+        own = self.shape.hold(self, place, count, now)
+        if self.engine.is_loud:
+            own._simple = False
+        place.holds = (own,)
         return own
 
-    def _hand_out(self, place: Place, now: float) -> Ownership:
+    def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
+        if now < place.until and (waiter := self.next_waiter()) is not None:
+            waiter.set_result(self._own(place, now))
+            return None
+        return self._retire_place(place, now)
+
+    def next_waiter(self) -> Waiter | None:
+        """Take the first who still waits."""
+        while self.waiters:
+            waiter = self.waiters.popleft()
+            self.engine.waiting -= 1
+            if not waiter.done():
+                return waiter
+            self.dead -= 1
+        return None
+
+    def _hand_out(self, place: Place, now: float) -> Hold:
         self.open.remove(place)
         return self._own(place, now)
 
@@ -271,12 +348,13 @@ class Cohort:
 
     def _ticket(self) -> Ticket:
         engine = self.engine
-        return Ticket(self.line, engine.new_id(), self.weight, self.size, self.policy.ttl, engine.name)
+        shape = self.shape
+        return Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
         if self.live > len(self.standing):
-            self._forget_inside(place)
+            self.disown(place)
             place.end()
             self._stand(instead_of=place)
             return None
@@ -288,21 +366,27 @@ class Cohort:
         return self._let_go(place)
 
     def _let_go(self, place: Place) -> asyncio.Future[None]:
-        self._forget_inside(place)
+        self.disown(place)
         left = place.leave()
         self.balance()
         return left
 
-    def _forget_inside(self, place: Place) -> None:
+    def disown(self, place: Place) -> None:
+        """Have nothing more to do with a place that was inside."""
         self.inside.pop(place, None)
         if place in self.open:
             self.open.remove(place)
 
-    def _answer_tries(self) -> None:
+    def next_attempt(self) -> Waiter | None:
+        """Take the first who still tries."""
         while self.tries:
-            waiter = self.tries.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+            if not (waiter := self.tries.popleft()).done():
+                return waiter
+        return None
+
+    def _answer_tries(self) -> None:
+        while (waiter := self.next_attempt()) is not None:
+            waiter.set_result(None)
 
     def _plan_retry(self, retry: Retry) -> None:
         self._retries_left = (self._retries_left or retry.times) - 1
@@ -311,7 +395,7 @@ class Cohort:
             self.fail(lambda: AcquireTimeoutError(self.line.key, waited=waited, holder=self.holder))
             return
         self._retry_planned = True
-        self.engine.clock.call_at(self.engine.clock.now() + retry.interval, self._retry)
+        self.engine.clock.call_at(self.engine.now() + retry.interval, self._retry)
 
     def _retry(self) -> None:
         self._retry_planned = False
@@ -321,75 +405,3 @@ class Cohort:
         if not self.retired:
             self.retired = True
             self.engine.retire(self)
-
-
-class Combiner:
-    """Runs the plain functions of many tasks under one ownership, in one step of the loop, for at most one batch."""
-
-    def __init__(self, cohort: Cohort) -> None:
-        self._cohort = cohort
-        self._runs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._turn: Waiter | None = None
-
-    def add(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """Queue *function*; its result, or that it raised, is in the future."""
-        result: asyncio.Future[T] = self._cohort.engine.loop.create_future()
-        self._runs.append((function, result))
-        if self._turn is None:
-            self._ask_for_turn()
-        return result
-
-    def give_up(self) -> None:
-        """Wait no longer when nobody is left to run for."""
-        if self._turn is not None and all(result.done() for _, result in self._runs):
-            turn, self._turn = self._turn, None
-            self._runs.clear()
-            turn.cancel()
-            self._cohort.give_up(turn)
-
-    def _ask_for_turn(self) -> None:
-        if own := self._cohort.grab():
-            self._turn = self._cohort.engine.loop.create_future()
-            self._turn.set_result(own)
-        else:
-            self._turn = self._cohort.queue()
-        self._turn.add_done_callback(self._combine)
-
-    def _combine(self, turn: Waiter) -> None:
-        if turn is not self._turn:
-            return
-        self._turn = None
-        if error := turn.exception():
-            self._fail(error)
-        elif own := turn.result():
-            try:
-                self._run_batch(own)
-            finally:
-                own.end(self._cohort.engine.clock.now())
-        if self._runs:
-            self._ask_for_turn()
-
-    def _run_batch(self, own: Ownership) -> None:
-        clock = self._cohort.engine.clock
-        now = clock.now()
-        end = min(now + self._cohort.engine.batch, own.place.until)
-        while self._runs and now < end:
-            function, result = self._runs.popleft()
-            if not result.done():
-                _call(function, result)
-                now = clock.now()
-
-    def _fail(self, error: BaseException) -> None:
-        for _, result in self._runs:
-            if not result.done():
-                result.set_exception(copy.copy(error))
-        self._runs.clear()
-
-
-def _call(function: Callable[[], T], result: asyncio.Future[T]) -> None:
-    try:
-        result.set_result(function())
-    except StopIteration as error:  # a future cannot carry it
-        result.set_exception(RuntimeError(f"the function raised {error!r}"))
-    except Exception as error:
-        result.set_exception(error)

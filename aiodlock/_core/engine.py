@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import secrets
 import weakref
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from aiodlock._core.cohort import Cohort
-from aiodlock._core.hold import Ownership
+from aiodlock._core.cohort import Cohort, Shape
+from aiodlock._core.hold import Hold, Task
+from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
     AskedToGo,
@@ -26,12 +28,13 @@ from aiodlock._core.line import (
     TicketId,
 )
 from aiodlock._core.place import Place
+from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend
 from aiodlock.clock import Clock
 from aiodlock.errors import BackendError, ClientClosedError
-from aiodlock.events import BackendFailed, Event, EventQueue
+from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
 from aiodlock.policy import Policy
 
 __all__ = ["Engine"]
@@ -42,7 +45,7 @@ SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
 
 
-class Owners(dict["asyncio.Task[Any]", Ownership]):
+class Owners(dict["Task | None", Hold]):
     """Who of our tasks is inside one line; shared by all of its cohorts, gone with the last of them."""
 
     __slots__ = ("__weakref__",)
@@ -57,44 +60,50 @@ class Engine:
         self.backend = backend
         self.name = name
         self.clock = clock
+        self.now = clock.now
         self.events = events
         self.most_waiters = most_waiters
         self.loop = asyncio.get_running_loop()
         self.is_open = True
+        self.is_loud = events is not None  # whether somebody wants to hear of every hand-off
         self.waiting = 0
         self.batch = SHORTEST_BATCH  # how long a ticket is handed on in company
         self.places: dict[TicketId, Place] = {}
         self.leaving: set[Place] = set()
         self.watchdog = Watchdog(clock, self._visit)
         self.work = Supervisor(self._report)
+        self.latches = Latches(self)
         self._cohorts: dict[tuple[object, ...], Cohort] = {}
-        self._alone: dict[Cohort, None] = {}  # cohorts of one waiter, shared with nobody
+        self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
         self._grant = 0.0
         self._ids = map("{}-{:x}".format, itertools.repeat(secrets.token_hex(8)), itertools.count(1))
-        self._ending: dict[Ownership, None] = {}
+        self._ending: dict[Hold, None] = {}
         self._ended: asyncio.Future[None] | None = None
 
     # --- what cohorts ask for ----------------------------------------------------------------------------------
 
-    def cohort(self, line: LineId, *, size: int, weight: int, policy: Policy) -> Cohort:
+    def cohort(self, line: LineId, shape: Shape, policy: Policy) -> Cohort:
         """Return the cohort to queue in: the one of all alike, or a new one where everybody has a ticket of his own."""
-        if not policy.shares:
-            alone = Cohort(self, line, size=size, weight=weight, policy=policy)
-            self._alone[alone] = None
-            return alone
-        key = (line, size, weight, policy.ttl, policy.linger, policy.waiting)
-        cohort = self._cohorts.get(key)
+        key = (line, shape, policy.ttl, policy.linger, policy.waiting)
+        cohort = self._cohorts.get(key) if policy.shares else None
         if cohort is None:
-            cohort = self._cohorts[key] = Cohort(self, line, size=size, weight=weight, policy=policy)
-            cohort.key = key
+            cohort = (SharedCohort if shape.shared else Cohort)(self, line, shape=shape, policy=policy)
+            if policy.shares:
+                cohort.key = key
+                self._cohorts[key] = cohort
+            else:
+                self._alone.add(cohort)
         return cohort
 
     def retire(self, cohort: Cohort) -> None:
         """Forget a cohort that nobody uses."""
-        self._alone.pop(cohort, None)
         if self._cohorts.get(cohort.key) is cohort:
             del self._cohorts[cohort.key]
+
+    def is_in_use(self, line: LineId) -> bool:
+        """Whether any task of ours holds *line* or waits for it."""
+        return any(cohort.line == line and not cohort.retired for cohort in (*self._cohorts.values(), *self._alone))
 
     def owners_of(self, line: LineId) -> Owners:
         """Return who of our tasks is inside *line*."""
@@ -123,6 +132,28 @@ class Engine:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
         return await asyncio.shield(self.work.own(verb, lambda _: None))
 
+    def limit(self, future: asyncio.Future[Any], seconds: float, outcome: object) -> None:
+        """End *future* after *seconds*, if nothing else does: with *outcome*, raised if it is an error."""
+        if seconds == math.inf:
+            return
+
+        def expire() -> None:
+            if future.done():
+                return
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        timer = self.clock.call_at(self.now() + seconds, expire)
+        future.add_done_callback(lambda _: timer.cancel())
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the client's clock."""
+        woken = self.loop.create_future()
+        self.limit(woken, seconds, None)
+        await woken
+
     def measure(self, round_trip: float) -> None:
         """Learn how long a grant takes; a batch is four times that."""
         self._grant += (round_trip - self._grant) / 8
@@ -132,8 +163,10 @@ class Engine:
         if self.events is not None:
             self.events.put(event)
 
-    def ownership_ended(self, own: Ownership) -> None:
-        """Hear, while closing, that one more block has ended."""
+    def ownership_ended(self, own: Hold, now: float) -> None:
+        """Hear of a release, where somebody wants to know."""
+        if own._task is not None:
+            self.emit(LockReleased(*own._cohort.line, own.fence, now - own._since))
         self._ending.pop(own, None)
         if not self._ending and self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
@@ -144,8 +177,9 @@ class Engine:
         """Bring a call of the server to the place it is for; one for nobody here is answered by leaving."""
         if isinstance(call, Reconnected):
             self.renew([place for place in self.places.values() if place.answered])
+            self.latches.look_at_all()
         elif isinstance(call, Opened):
-            ...
+            self.latches.look(call.line)
         elif place := self.places.get(call.id):
             self._hear(place, call)
         elif isinstance(call, Called):
@@ -177,17 +211,18 @@ class Engine:
             place.renewed(sent_at, inside, answer)
 
     def _report(self, error: BaseException) -> None:
-        self.emit(BackendFailed(repr(error)))
+        self.emit(BackendFailed(repr(error)) if isinstance(error, BackendError) else TaskFailed("work", repr(error)))
 
     # --- the end -----------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Lose every hold, wait a little for their blocks, leave every line, close the backend."""
-        self.is_open = False
+        self.is_open, self.is_loud = False, True
         for cohort in [*self._cohorts.values(), *self._alone]:
-            cohort.fail(lambda: ClientClosedError("the client was closed while this task waited"))
+            cohort.fail(_closed)
+        self.latches.fail(_closed)
         places = list(self.places.values())
-        self._ending = {own: None for place in places for own in place.holds if own.blocks}
+        self._ending = {own: None for place in places for own in place.holds if own._all_blocks}
         for place in places:
             place.lose("its client was closed")
         if self._ending:
@@ -199,3 +234,7 @@ class Engine:
         await self.work.stop()
         if self.events is not None:
             self.events.flush()
+
+
+def _closed() -> ClientClosedError:
+    return ClientClosedError("the client was closed while this task waited")

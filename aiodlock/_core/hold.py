@@ -1,7 +1,11 @@
-"""Ownership, and the hold that the user has of it.
+"""The hold: what the user gets when inside.
 
-An `Ownership` is the engine's record: one task inside one place, with one fence. A `Hold` is the user's handle. Acquiring again in the same task makes another
-handle of the same ownership; when the last handle is released the ownership ends and its place passes on.
+A `Hold` is an ownership and its first handle in one. Acquiring again in the same task, entering with a child task, or
+acquiring outside a block makes further handles of the same ownership; when the last one is released the ownership
+ends and its place passes on.
+
+A hold is made at every hand-off: what is rare is a class default, and `_simple` says that nothing rare has happened,
+so that a contended release has one thing to look at.
 """
 
 from __future__ import annotations
@@ -9,151 +13,35 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
+import sys
 import warnings
 import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiodlock._core.cancel import finish
 from aiodlock._core.fence import fence
 from aiodlock.errors import LockLostError, NotHeldError
-from aiodlock.events import HoldAbandoned, HoldLost, LockReleased, TaskFailed
+from aiodlock.events import HoldAbandoned, HoldLost, TaskFailed
 
 if TYPE_CHECKING:
     from aiodlock._core.cohort import Cohort
     from aiodlock._core.place import Place
     from aiodlock.policy import OnLost
 
-__all__ = ["Hold", "HoldState", "Ownership"]
+__all__ = ["Hold", "HoldState", "Task", "current_task"]
 
 GRACE = 1.0  # how long a release waits for the server; then it goes on in the background
+LEASE_ENDED = "its lease ended before a renewal was confirmed"
 
 Task = asyncio.Task[Any]
 
-
-class Ownership:
-    """One task inside one place: what all of its handles share."""
-
-    __slots__ = (
-        "__weakref__",
-        "abandoned",
-        "blocks",
-        "cohort",
-        "count",
-        "entries",
-        "handle",
-        "limit",
-        "loss",
-        "place",
-        "revocation",
-        "since",
-        "task",
-        "watchers",
-    )
-
-    def __init__(self, cohort: Cohort, place: Place, count: int, now: float) -> None:
-        self.cohort = cohort
-        self.place = place
-        self.count = count
-        self.since = now
-        self.task: Task | None = None
-        self.entries = 1
-        self.blocks: tuple[Hold, ...] = ()  # the outermost block of each task inside
-        self.handle: weakref.ref[Hold] | None = None  # of a hold outside any block
-        self.limit = math.inf
-        self.loss: str | None = None
-        self.revocation: str | None = None
-        self.abandoned = False
-        self.watchers: list[asyncio.Future[None]] | None = None
-
-    @property
-    def fence(self) -> int:
-        return fence(self.place.epoch, self.count)
-
-    @property
-    def deadline(self) -> float:
-        return min(self.place.deadline, self.limit)
-
-    def take(self, task: Task, max_hold: float | None) -> None:
-        """Become the ownership of *task*."""
-        self.task = task
-        self.cohort.owners[task] = self
-        if max_hold is not None:
-            self.limit = self.since + max_hold
-            self.place.plan_visit(self.since)
-
-    def is_lost(self, now: float) -> bool:
-        """Say whether it is lost, noticing it here if the process was frozen past the deadline."""
-        if self.loss is None and now >= self.deadline and self.entries:
-            self._overdue(now)
-        return self.loss is not None
-
-    def visit(self, now: float) -> None:
-        """Be looked after by the watchdog."""
-        if now >= self.limit:
-            self._overdue(now)
-        elif not self.abandoned and self.task is not None and self.task.done():
-            self.abandoned = all(block.task_is_done for block in self.blocks)
-            if self.abandoned:
-                self._emit_abandoned()
-
-    def lose(self, reason: str) -> None:
-        """Tell every handle that it is lost; final."""
-        if self.loss is not None:
-            return
-        self.loss = reason
-        self.cohort.engine.emit(HoldLost(*self.cohort.line, self.fence, reason))
-        for watcher in self.watchers or ():
-            if not watcher.done():
-                watcher.set_result(None)
-        for hold in self.handles():
-            hold._hear_loss()
-
-    def handles(self) -> list[Hold]:
-        """Return the handles that want to hear of a loss."""
-        outside = self.handle() if self.handle is not None else None
-        return [*self.blocks] if outside is None or outside in self.blocks else [*self.blocks, outside]
-
-    def leave_entry(self, now: float) -> asyncio.Future[None] | None:
-        """Give one entry back; the last one ends the ownership."""
-        self.entries -= 1
-        return None if self.entries else self.end(now)
-
-    def end(self, now: float) -> asyncio.Future[None] | None:
-        """Pass the place on; return what there is to wait for on the server."""
-        self.entries = 0
-        cohort, place = self.cohort, self.place
-        if self.task is not None and cohort.owners.get(self.task) is self:
-            del cohort.owners[self.task]
-        place.holds.pop(self, None)
-        if cohort.engine.events is not None and self.task is not None:
-            cohort.engine.emit(LockReleased(*cohort.line, self.fence, now - self.since))
-        if not cohort.engine.is_open:
-            cohort.engine.ownership_ended(self)
-        return cohort.give_back(place, now)
-
-    def collected(self, _: object) -> None:
-        """Notice that the last handle outside a block was dropped without release."""
-        if self.entries and not self.blocks and self.loss is None and not self.abandoned:
-            self.abandoned = True
-            self._emit_abandoned()
-            warnings.warn(
-                f"a hold of {self.cohort.line.key!r} was dropped without release(): it is renewed no more",
-                ResourceWarning,
-                stacklevel=2,
-            )
-
-    def _emit_abandoned(self) -> None:
-        self.cohort.engine.emit(HoldAbandoned(*self.cohort.line, self.fence))
-
-    def _overdue(self, now: float) -> None:
-        if now >= self.place.deadline:
-            self.place.lose("its lease ended before a renewal was confirmed")
-            self.lose("its lease ended before a renewal was confirmed")  # the place may be gone for another reason
-        else:
-            self.cohort.over_limit(self)
+# Asked twice per hold. Python 3.11's own takes as long as the rest of the bookkeeping of a hand-off.
+current_task: Callable[[asyncio.AbstractEventLoop], Task | None] = (
+    asyncio.current_task if sys.version_info >= (3, 12) else asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
+)
 
 
 class HoldState(enum.Enum):
@@ -162,75 +50,107 @@ class HoldState(enum.Enum):
     RELEASED = "released"
 
 
+HELD: Final = HoldState.HELD
+LOST: Final = HoldState.LOST
+RELEASED: Final = HoldState.RELEASED
+
+_MOVES = {HELD: {LOST, RELEASED}, LOST: {RELEASED}, RELEASED: set[HoldState]()}
+
+
 class Hold:
-    """What the user gets when inside: the fence, the time left, and the way out.
+    """A key that is held: its fence, the time left, and the way out.
 
     An async context manager: entering makes the entering task the owner, leaving releases.
     """
 
-    __slots__ = ("__weakref__", "_cancelled", "_cancelling", "_on_lost", "_outer", "_own", "_released", "_task")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_block",
+        "_cohort",
+        "_count",
+        "_on_lost",
+        "_place",
+        "_since",
+        "_state",
+        "_task",
+    )
 
-    def __init__(self, own: Ownership, on_lost: OnLost) -> None:
-        self._own = own
-        self._on_lost = on_lost
-        self._released = False
-        self._task: Task | None = None  # of the block entered through this handle, if it is its task's outermost
-        self._cancelling = 0
-        self._cancelled = False
-        self._outer: Hold | None = None  # the entry of the same task and lock object around this one
+    _simple = True
+    _cancelled = False  # whether we cancelled the task of this block
+    _cancelling = 0  # how often it was cancelled before the block
+    _first: Hold | None = None  # the ownership that this is another handle of
+    # Of an ownership:
+    _entries = 1  # handles not released yet
+    _blocks: tuple[Hold, ...] = ()  # further handles that are in a block
+    _limit = math.inf
+    _loss: str | None = None
+    _revocation: str | None = None
+    _abandoned = False
+    _outer: Hold | None = None  # another ownership of the same task and line (permits of a semaphore)
+    _handle: weakref.ref[Hold] | None = None  # the one outside any block
+    _watchers: tuple[asyncio.Future[None], ...] = ()
+
+    def __init__(self, cohort: Cohort, place: Place, count: int, now: float) -> None:
+        self._cohort = cohort
+        self._place = place
+        self._count = count
+        self._since = now
+        self._state = HELD
+        self._task: Task | None = None
+        self._block: int | None = None  # in a block: the task's cancel requests before it
+        self._on_lost: OnLost = "flag"
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.key!r} {self.state.value} fence={self._own.fence}>"
+        return f"<{type(self).__name__} {self.key!r} {self._state.value}>"
 
-    @property
-    def state(self) -> HoldState:
-        if self._released:
-            return HoldState.RELEASED
-        return HoldState.LOST if self.lost else HoldState.HELD
+    # --- what it tells -----------------------------------------------------------------------------------------
 
     @property
     def key(self) -> str:
-        return self._own.cohort.line.key
+        """What is held."""
+        return self._cohort.line.key
 
     @property
     def fence(self) -> int:
         """A number that is larger for every later ownership of this key; check it where the protected data lives."""
-        return self._own.fence
+        return fence(self._place.epoch, self._count)
 
     @property
     def owner(self) -> str:
         """The client's name, as others see it."""
-        return self._own.cohort.engine.name
+        return self._cohort.engine.name
 
     @property
     def acquired_at(self) -> datetime:
-        held = self._own.cohort.engine.clock.now() - self._own.since
-        return datetime.now(UTC) - timedelta(seconds=held)
+        """When it was acquired, in UTC."""
+        return datetime.now(UTC) - timedelta(seconds=self._cohort.engine.now() - self._since)
 
     @property
     def remaining(self) -> float:
         """Seconds until the lease ends if it is not renewed again; 0 when lost or released."""
-        if self._released or self.lost:
+        if self._state is RELEASED or self.lost:
             return 0.0
-        return max(0.0, self._own.deadline - self._own.cohort.engine.clock.now())
+        return max(0.0, self._own._deadline - self._cohort.engine.now())
 
     @property
     def lost(self) -> bool:
         """Whether the lease ended while this was held. Local: past the deadline it says so before any I/O."""
-        return self._own.is_lost(self._own.cohort.engine.clock.now())
+        return self._own._is_lost(self._cohort.engine.now())
+
+    @property
+    def is_released(self) -> bool:
+        """Whether it was given back."""
+        return self._state is RELEASED
 
     @property
     def revoked(self) -> bool:
         """Whether somebody asked the holder to let go."""
-        return self._own.revocation is not None
-
-    @property
-    def task_is_done(self) -> bool:
-        return self._task is None or self._task.done()
+        return self._own._revocation is not None
 
     def check(self) -> None:
         """Raise `LockLostError` if the hold is lost, `NotHeldError` if it was released. Local, no I/O."""
-        if self._released:
+        if self._state is RELEASED:
             raise self._not_held()
         if self.lost:
             raise self._lost_error()
@@ -240,16 +160,17 @@ class Hold:
 
         Cancellation: nothing is left behind; the hold is as it was.
         """
+        own = self._own
         if self.lost:
             return
-        watcher = self._own.cohort.engine.loop.create_future()
-        if self._own.watchers is None:
-            self._own.watchers = []
-        self._own.watchers.append(watcher)
+        watcher = self._cohort.engine.loop.create_future()
+        own._watchers = (*own._watchers, watcher)
         try:
             await watcher
         finally:
-            self._own.watchers.remove(watcher)
+            own._watchers = tuple(other for other in own._watchers if other is not watcher)
+
+    # --- what it does ------------------------------------------------------------------------------------------
 
     async def extend(self, ttl: float) -> None:
         """Have at least *ttl* seconds from now, at most until `max_hold` ends; a longer life is not shortened.
@@ -257,14 +178,14 @@ class Hold:
         Cancellation: the request is seen through in the background; the hold may live longer than before.
         """
         self.check()
-        await self._own.cohort.engine.extend(self._own.place, ttl)
+        await self._cohort.engine.extend(self._place, ttl)
         self.check()
 
     async def release(self) -> None:
         """Give the lock back, from any task.
 
-        The server is waited for at most a second; if it cannot be reached, leaving goes on in the background until the lease ends.
-        A second release raises `NotHeldError`, one of a lost hold `LockLostError`.
+        The server is waited for at most a second; if it cannot be reached, leaving goes on in the background until the
+        lease ends. A second release raises `NotHeldError`, one of a lost hold `LockLostError`.
 
         Cancellation: the release happens all the same, then the cancellation goes on.
         """
@@ -277,64 +198,99 @@ class Hold:
         self._give_back()
 
     def reenter(self) -> Reentry:
-        """Return a block for a child task: inside it the lock is held by that task too; the last one out gives it up."""
+        """Return a block for a child task, in which it holds the lock too; the last one out gives the place up."""
         return Reentry(self)
 
     async def __aenter__(self) -> Self:
         self.check()
-        own, task = self._own, _current_task()
-        if own.task is not task:
-            if own.task is not None and own.cohort.owners.get(own.task) is own:
-                del own.cohort.owners[own.task]
-            own.task = task
-            own.cohort.owners.setdefault(task, own)
+        task = current_task(self._cohort.engine.loop)
+        self._belong_to(task)
         self._begin_block(task)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        left = self._end_block(error)
-        if self._cancelled or self._own.loss is not None:
-            await self._settle(error)
-        if left is not None:
-            await finish(left, within=GRACE)
+        await self._end_block(error)
+
+    # --- handles -----------------------------------------------------------------------------------------------
+
+    @property
+    def _own(self) -> Hold:
+        """The ownership: this, or what this is a handle of."""
+        return self._first or self
+
+    def _again(self, on_lost: OnLost) -> Self:
+        """Return another handle of this ownership."""
+        own = self._own
+        own._simple = False
+        own._entries += 1
+        hold = type(self)(self._cohort, self._place, self._count, self._since)
+        hold._simple, hold._first, hold._on_lost = False, own, on_lost
+        return hold
+
+    def _hand_over(self, on_lost: OnLost) -> Self:
+        """Return the first handle that the user has of a fresh ownership outside a block; this one is the engine's."""
+        hold = self._again(on_lost)
+        self._entries -= 1
+        return hold
+
+    def _watch_handle(self) -> None:
+        """Notice when this handle, which no block keeps alive, is dropped."""
+        self._own._handle = weakref.ref(self, self._own._collected)
+
+    def _belong_to(self, task: Task | None) -> None:
+        """Make *task* the owner."""
+        own, owners = self._own, self._cohort.owners
+        if own._task is not task:
+            if owners.get(own._task) is own:
+                del owners[own._task]
+                owners.setdefault(task, own)
+            own._task = task
+
+    def _move(self, state: HoldState) -> None:
+        if state not in _MOVES[self._state]:
+            raise AssertionError(f"{self!r} cannot become {state.value}")
+        self._state = state
 
     # --- blocks ------------------------------------------------------------------------------------------------
 
-    def _begin_block(self, task: Task) -> None:
+    def _begin_block(self, task: Task | None) -> None:
         """Be inside with *task*; only the outermost entry of a task is told of a loss, the others let it through."""
+        assert task is not None
         own = self._own
-        if not own.blocks:
-            own.blocks = (self,)
-        elif any(block._task is task for block in own.blocks):
-            return
-        else:
-            own.blocks = (*own.blocks, self)
         self._task = task
-        self._cancelling = task.cancelling()
+        if not any(block._task is task and block._block is not None for block in own._all_blocks):
+            self._block = task.cancelling()
+        if self is not own:
+            own._blocks = (*own._blocks, self)
 
-    def _end_block(self, error: BaseException | None) -> asyncio.Future[None] | None:
-        """Leave the block: from here on no cancel of ours is sent. Return what there is to wait for on the server."""
-        own, now = self._own, self._own.cohort.engine.clock.now()
-        if self._task is not None:
-            own.blocks = () if len(own.blocks) == 1 else tuple(b for b in own.blocks if b is not self)
-        if self._released:  # released inside the block: nothing is left to do
-            return None
-        own.is_lost(now)
-        self._released = True
-        return own.leave_entry(now)
+    async def _end_block(self, error: BaseException | None) -> None:
+        """Leave the block: release, then let out what has to leave it. From its start no cancel of ours is sent."""
+        own, was_outermost = self._own, self._block is not None
+        self._block = None
+        own._blocks = tuple(block for block in own._blocks if block is not self)
+        left = None
+        if self._state is not RELEASED:  # released inside the block: nothing is left to do
+            own._is_lost(self._cohort.engine.now())
+            left = self._drop_entry()
+        elif own._loss is None or not self._cancelled:
+            return
+        if own._loss is not None:
+            await self._let_out(error, was_outermost=was_outermost)
+        elif left is not None:
+            await finish(left, within=GRACE)
 
-    async def _settle(self, error: BaseException | None) -> None:
-        """Let out of a lost block what has to leave it: an outer cancel, the body's own error, or `LockLostError`."""
-        outer = await self._take_back_cancel(error) if self._cancelled else False
+    async def _let_out(self, error: BaseException | None, *, was_outermost: bool) -> None:
+        """Let out of a lost block an outer cancel, the body's own error with a note, or `LockLostError`."""
+        outer = self._cancelled and await self._take_back_cancel(error)
         loss = self._lost_error()
         if error is None:
             raise asyncio.CancelledError if outer else loss
         if isinstance(error, asyncio.CancelledError):
             if self._cancelled and not outer:
                 raise loss from error
-        elif error is not loss and not isinstance(error, LockLostError):
+        elif was_outermost and not isinstance(error, LockLostError):
             error.add_note(str(loss))
 
     async def _take_back_cancel(self, error: BaseException | None) -> bool:
@@ -354,36 +310,118 @@ class Hold:
             task.uncancel()
         return outer
 
+    # --- an ownership ------------------------------------------------------------------------------------------
+
+    @property
+    def _deadline(self) -> float:
+        return min(self._place.deadline, self._limit)
+
+    @property
+    def _all_blocks(self) -> tuple[Hold, ...]:
+        return self._blocks if self._block is None else (self, *self._blocks)
+
+    def _innermost_block(self, task: Task | None) -> Hold | None:
+        """Return the handle through which *task* entered last."""
+        return next((block for block in reversed(self._all_blocks) if block._task is task), None)
+
+    def _set_limit(self, max_hold: float) -> None:
+        """Be held no longer than *max_hold* in all."""
+        self._simple = False
+        self._limit = self._since + max_hold
+        self._place.plan_visit(self._since)
+
+    def _is_lost(self, now: float) -> bool:
+        """Say whether it is lost, noticing it here if the process was frozen past the deadline."""
+        if self._loss is None and self._entries and now >= self._deadline:
+            self._overdue(now)
+        return self._loss is not None
+
+    def _overdue(self, now: float) -> None:
+        if now >= self._place.deadline:
+            self._place.lose(LEASE_ENDED)
+            self._lose(LEASE_ENDED)
+        else:
+            self._cohort.over_limit(self)
+
+    def _lose(self, reason: str) -> None:
+        """Tell every handle that it is lost; final."""
+        if self._loss is not None:
+            return
+        self._loss, self._simple = reason, False
+        self._cohort.engine.emit(HoldLost(*self._cohort.line, self.fence, reason))
+        for watcher in self._watchers:
+            if not watcher.done():
+                watcher.set_result(None)
+        outside = self._handle() if self._handle is not None else None
+        for hold in {self, *self._blocks, *filter(None, (outside,))}:
+            hold._hear_loss()
+
     def _hear_loss(self) -> None:
+        if self._state is not HELD:
+            return
+        self._move(LOST)
+        engine = self._cohort.engine
         if callable(self._on_lost):
-            self._own.cohort.engine.loop.call_soon(self._tell, self._on_lost)
-        elif self._on_lost == "cancel" and self._task is not None and self._task is not _running_task():
-            self._cancelled = self._task.cancel(f"lock {self.key!r} was lost")
+            engine.loop.call_soon(self._tell, self._on_lost)
+        elif self._on_lost == "cancel" and self._block is not None and self._task is not _running_task():
+            assert self._task is not None
+            self._cancelling, self._cancelled = self._block, self._task.cancel(f"lock {self.key!r} was lost")
 
     def _tell(self, on_lost: Callable[[Hold], None]) -> None:
         try:
             on_lost(self)
         except Exception as error:
-            self._own.cohort.engine.emit(TaskFailed(f"on_lost of {self.key!r}", repr(error)))
+            self._cohort.engine.emit(TaskFailed(f"on_lost of {self.key!r}", repr(error)))
 
-    # --- inner -------------------------------------------------------------------------------------------------
+    def _visit(self, now: float) -> None:
+        """Be looked after by the watchdog: not held too long, not forgotten by its tasks."""
+        if now >= self._limit:
+            self._overdue(now)
+        elif not self._abandoned and all(_is_done(hold._task) for hold in (self, *self._blocks)):
+            self._abandon()
+
+    def _collected(self, _: object) -> None:
+        """Notice that the handle outside any block was dropped without release."""
+        if self._entries and not self._all_blocks and self._loss is None and not self._abandoned:
+            self._abandon()
+            message = f"a hold of {self.key!r} was dropped without release(): it is renewed no more"
+            warnings.warn(message, ResourceWarning, stacklevel=2)
+
+    def _abandon(self) -> None:
+        self._abandoned = True
+        self._cohort.engine.emit(HoldAbandoned(*self._cohort.line, self.fence))
 
     def _give_back(self) -> asyncio.Future[None] | None:
-        if self._released:
+        if self._state is RELEASED:
             raise self._not_held()
-        own, now = self._own, self._own.cohort.engine.clock.now()
-        lost = own.is_lost(now)
-        self._released = True
-        left = own.leave_entry(now)
+        lost = self.lost
+        left = self._drop_entry()
         if lost:
             raise self._lost_error()
         return left
+
+    def _drop_entry(self) -> asyncio.Future[None] | None:
+        """Release this handle; the last one ends the ownership. Return what there is to wait for on the server."""
+        self._move(RELEASED)
+        own = self._own
+        own._entries -= 1
+        return None if own._entries else own._end(self._cohort.engine.now())
+
+    def _end(self, now: float) -> asyncio.Future[None] | None:
+        """End the ownership: its place passes on."""
+        self._entries = 0
+        owners = self._cohort.owners
+        for task in [task for task in (self._task, *(b._task for b in self._blocks)) if owners.get(task) is self]:
+            del owners[task]
+        if self._cohort.engine.is_loud:
+            self._cohort.engine.ownership_ended(self, now)
+        return self._cohort.give_back(self, now)
 
     def _not_held(self) -> NotHeldError:
         return NotHeldError(self.key, f"this hold of {self.key!r} was released already: acquire again for another")
 
     def _lost_error(self) -> LockLostError:
-        return LockLostError(self.key, reason=self._own.loss or "unknown")
+        return LockLostError(self.key, reason=self._own._loss or "unknown")
 
 
 class Reentry:
@@ -395,22 +433,25 @@ class Reentry:
 
     async def __aenter__(self) -> Hold:
         self._of.check()
-        self._of._own.entries += 1
-        self._hold = type(self._of)(self._of._own, self._of._on_lost)
-        self._hold._begin_block(_current_task())
-        return self._hold
+        hold = self._hold = self._of._again(self._of._on_lost)
+        task = current_task(hold._cohort.engine.loop)
+        hold._begin_block(task)
+        hold._cohort.owners.setdefault(task, hold._own)
+        return hold
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._hold is not None
-        await self._hold.__aexit__(kind, error, trace)
+        hold = self._hold
+        assert hold is not None
+        owners = hold._cohort.owners
+        if hold._task is not hold._own._task and owners.get(hold._task) is hold._own:
+            del owners[hold._task]
+        await hold._end_block(error)
 
 
-def _current_task() -> Task:
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task"
-    return task
+def _is_done(task: Task | None) -> bool:
+    return task is not None and task.done()
 
 
 def _running_task() -> Task | None:

@@ -80,6 +80,7 @@ class Inside:
     epoch: int
     remaining: float
     company: bool = False
+    size: int = 0  # the line's, which may differ from the ticket's; 0: not told
     via: int = 0
 
 
@@ -91,6 +92,7 @@ class Waiting:
     look_again: float
     last: int  # the line's last epoch: a call that counts has a larger one
     holder: str | None = None
+    size: int = 0
     via: int = 0
 
 

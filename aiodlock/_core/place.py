@@ -15,17 +15,19 @@ import asyncio
 import enum
 import math
 import random
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from aiodlock._core.fence import COUNTS
 from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError
 from aiodlock.events import LeaveUnconfirmed
 
 if TYPE_CHECKING:
     from aiodlock._core.cohort import Cohort
-    from aiodlock._core.hold import Ownership
+    from aiodlock._core.hold import Hold
 
 __all__ = ["Place", "PlaceState"]
 
@@ -51,6 +53,7 @@ class Place:
     __slots__ = (
         "answered",
         "asked_since",
+        "asked_to_go",
         "believed_at",
         "cohort",
         "company",
@@ -88,13 +91,14 @@ class Place:
         # Inside
         self.epoch = 0
         self.count = 0  # ownerships handed out so far: the low part of the fence
-        self.holds: dict[Ownership, None] = {}
+        self.holds: Collection[Hold] = ()
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
         self.until = 0.0  # until when it may be handed to another local task
         self.idle_until = 0.0
         self.company = False
         self.company_since = 0.0
+        self.asked_to_go = False
         # Protocol
         self.answered = False
         self.asked_since: float | None = None  # first request since the last answer
@@ -170,7 +174,7 @@ class Place:
         """Hear whether others wait behind us."""
         if company == self.company or self.state is not INSIDE:
             return
-        self.company, self.company_since = company, self.engine.clock.now()
+        self.company, self.company_since = company, self.engine.now()
         self.set_until()
         self.cohort.company_changed(self)
 
@@ -215,13 +219,15 @@ class Place:
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - self.life / 3
+        if self.count >= COUNTS - 1 or self.asked_to_go:
+            until = 0.0
         if self.company or self.cohort.assumes_company:
             until = min(until, self.company_since + self.engine.batch)
         self.until = until
 
     def plan_visit(self, now: float) -> None:
         """Be visited at the next third of the life, at its end, or when somebody's time inside is over."""
-        limit = min((own.limit for own in self.holds), default=math.inf)
+        limit = min((own._limit for own in self.holds), default=math.inf)
         due = min(self.deadline, limit)
         if (self.cohort.renews or not self.is_confirmed) and now + self.life / 3 < due:
             self.engine.watchdog.watch(self, now + self.life / 3, slack=self.life / 32)
@@ -236,7 +242,7 @@ class Place:
         self.state = state
 
     def _sending(self, ttl: float) -> float:
-        now = self.engine.clock.now()
+        now = self.engine.now()
         self.over_at = max(self.over_at, now + ttl)
         if self.asked_since is None:
             self.asked_since = now
@@ -245,7 +251,7 @@ class Place:
     def _joined(self, sent_at: float, answer: Answer | BackendError) -> None:
         if not isinstance(answer, BackendError):
             self.unanswered -= 1
-            self.engine.measure(self.engine.clock.now() - sent_at)
+            self.engine.measure(self.engine.now() - sent_at)
             self.instead_of = None
         if self.state is GONE:
             return
@@ -256,6 +262,8 @@ class Place:
 
     def _hear(self, sent_at: float, answer: Answer) -> None:
         self.answered, self.asked_since, self.pauses, self.via = True, None, 0, answer.via
+        if not isinstance(answer, Gone) and answer.size not in (0, self.cohort.size):
+            self.cohort.hear_size(answer.size)
         match answer:
             case Inside() if self.state is WAITING:
                 deadline = deadline_of(sent_at, answer.remaining)
@@ -266,7 +274,7 @@ class Place:
                 self.believed_at = max(self.believed_at, sent_at)
                 self.last = answer.last
                 look_again = self.cohort.look_after(min(answer.look_again, self.life / 3))
-                self.engine.watchdog.watch(self, self.engine.clock.now() + look_again)
+                self.engine.watchdog.watch(self, self.engine.now() + look_again)
                 self.cohort.told_to_wait(answer.holder)
             case Gone(why=why) if self.state is INSIDE:
                 self.lose(f"refused by the server: {why.value}")
@@ -275,7 +283,7 @@ class Place:
                 self.cohort.refused(self, why, answer.holder)
 
     def _enter(self, epoch: int, life: float, deadline: float, *, company: bool) -> None:
-        now = self.engine.clock.now()
+        now = self.engine.now()
         if deadline <= now:
             self.look()  # what we know is too old to be believed
             return
@@ -292,13 +300,13 @@ class Place:
         self.hear_company(answer.company)
         if self.state is INSIDE:
             self.set_until()
-            self.plan_visit(self.engine.clock.now())
+            self.plan_visit(self.engine.now())
             self.cohort.confirmed(self)
 
     def _plan_retry(self) -> None:
         pause = min(FIRST_PAUSE * 2**self.pauses, self.life / 6) * random.uniform(0.5, 1.0)
         self.pauses = min(self.pauses + 1, 20)
-        due = self.engine.clock.now() + pause
+        due = self.engine.now() + pause
         self.engine.watchdog.watch(self, min(due, self.deadline) if self.state is INSIDE else due)
 
     def _send_leave(self) -> None:
@@ -307,7 +315,7 @@ class Place:
 
     def _left(self, answer: BackendError | None) -> None:
         unconfirmed = isinstance(answer, BackendError)
-        if unconfirmed and self.engine.is_open and self.engine.clock.now() < self.over_at:
+        if unconfirmed and self.engine.is_open and self.engine.now() < self.over_at:
             self._plan_retry()
             return
         if unconfirmed:

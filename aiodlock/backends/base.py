@@ -55,25 +55,26 @@ class Backend(Protocol):
     def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
         """Stand in line, or look where the ticket stands.
 
-        Every verb first sweeps the expired and calls whoever now fits. A ticket that enters at once lives its ttl; whenever the
-        answer is ``Waiting`` the ticket lives its waiting life from now, and called, it is inside for what is left of that. With *queue* false the ticket never stays in line: it is
-        ``Inside`` or ``Gone(BUSY)``. With *instead_of* that ticket of the same line leaves in the same step, before this one stands.
+        Every verb first sweeps the expired and calls whoever now fits. A ticket that enters at once lives its ttl.
+        Whenever the answer is ``Waiting`` the ticket lives its waiting life from now; called, it is inside for what is
+        left of that, until a renewal. With *queue* false the ticket never stays in line: it is ``Inside`` or
+        ``Gone(BUSY)``. With *instead_of* that ticket of the same line leaves in the same step, before this one stands.
         """
         ...
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
-        """Give the place up in any state, any number of times; whoever now fits is inside in the same step and is called.
+        """Give the place up in any state, any number of times; whoever now fits is inside in the same step, and called.
 
-        With *bury* the id is remembered for `tombstone_life(ttl)`, so that a join of it that arrives late is ``Gone(BURIED)``.
+        With *bury* the id is remembered for `tombstone_life(ttl)`: a join of it that arrives late is ``Gone(BURIED)``.
         The leaver's own client is not called; another client whose ticket this was gets ``TicketGone``.
         """
         ...
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
-        """Keep these tickets alive and answer for each what ``join`` would, or None where a part of the server is silent.
+        """Keep these tickets alive; answer for each what ``join`` would, or None where a part of the server is silent.
 
-        An inside ticket lives at least its ttl from now, a waiting one its waiting life; no life is shortened. An unknown ticket
-        is ``Gone(EXPIRED)``; it is never created.
+        An inside ticket lives at least its ttl from now, a waiting one its waiting life; no life is shortened. An
+        unknown ticket is ``Gone(EXPIRED)``; it is never created.
         """
         ...
 
@@ -96,7 +97,7 @@ class Backend(Protocol):
     def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> Awaitable[int]:
         """Make the latch if it is not there, count it down once per *operation*, watch it, and return what is left.
 
-        ``down=0`` only looks and keeps it alive. When it reaches zero every client that watches gets ``Opened``. It lives *ttl*
-        after the last call of this verb; then it is forgotten.
+        ``down=0`` only looks and keeps it alive. When it reaches zero every client that watches gets ``Opened``. It
+        lives *ttl* after the last call of this verb; then it is forgotten.
         """
         ...

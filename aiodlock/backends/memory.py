@@ -41,12 +41,12 @@ from aiodlock.errors import ConfigurationError
 
 __all__ = ["MemoryBackend", "MemoryServer", "Network"]
 
-T = TypeVar("T")
-S = TypeVar("S", bound=Answer | Call)
+_T = TypeVar("_T")
+_S = TypeVar("_S", bound=Answer | Call)
 
-LAST_EPOCH_LIFE = 60.0  # a line's last epoch outlives its last ticket by this
-SWEEP_STEPS = 100  # expired tickets that one verb clears away at most
-TICKS_PER_SECOND = 62_500  # epochs never run ahead of the clock below so many grants a second
+_LAST_EPOCH_LIFE = 60.0  # a line's last epoch outlives its last ticket by this
+_SWEEP_STEPS = 100  # expired tickets that one verb clears away at most
+_TICKS_PER_SECOND = 62_500  # epochs never run ahead of the clock below so many grants a second
 
 
 class _Stand:
@@ -219,14 +219,14 @@ class MemoryServer:
         return line
 
     def _forget_lines(self, now: float) -> None:
-        for line_id in [name for name, line in self._lines.items() if line.is_over(now)][:SWEEP_STEPS]:
+        for line_id in [name for name, line in self._lines.items() if line.is_over(now)][:_SWEEP_STEPS]:
             del self._lines[line_id]
         for name in [name for name, latch in self._latches.items() if latch.ends <= now]:
             del self._latches[name]
 
     def _sweep(self, line: _Line, now: float) -> None:
         swept = False
-        for _ in range(SWEEP_STEPS):
+        for _ in range(_SWEEP_STEPS):
             if not line.lives or line.lives[0][0] > now:
                 break
             _, serial, stand = heapq.heappop(line.lives)
@@ -261,8 +261,8 @@ class MemoryServer:
         entering = admit(line.size, weight, (stand.weight for stand in line.waiting()))
         called = [stand for stand, _ in zip(line.waiting(), range(entering), strict=False)]
         for stand in called:
-            line.last = stand.epoch = max(line.last + 1, int(now * TICKS_PER_SECOND))
-            line.kept_until = now + LAST_EPOCH_LIFE
+            line.last = stand.epoch = max(line.last + 1, int(now * _TICKS_PER_SECOND))
+            line.kept_until = now + _LAST_EPOCH_LIFE
             line.inside[stand.ticket.id] = stand
         company = line.head() is not None
         for stand in called:
@@ -270,21 +270,21 @@ class MemoryServer:
                 stand.ends = now + stand.ticket.ttl
             else:
                 stand.client.push(Called(stand.ticket.line, stand.ticket.id, stand.epoch or 0, company))
-        line.kept_until = now + LAST_EPOCH_LIFE
+        line.kept_until = now + _LAST_EPOCH_LIFE
 
     def _look(self, line: _Line, ticket: Ticket, now: float) -> Answer:
         stand = line.stands.get(ticket.id)
         if stand is None or stand.ends <= now:
             return Gone(GoneWhy.EXPIRED)
         if stand.epoch is not None:
-            return Inside(stand.epoch, stand.ends - now, company=line.head() is not None)
+            return Inside(stand.epoch, stand.ends - now, company=line.head() is not None, size=line.size)
         stand.ends = now + ticket.waiting_life
         head = line.head() or stand
         look_again = ticket.waiting_life / 3
         if head is stand:
             look_again = min((other.ends - now for other in line.inside.values()), default=look_again)
         ahead = len(line.inside) + stand.serial - head.serial
-        return Waiting(ahead, max(0.0, look_again), line.last, line.holder())
+        return Waiting(ahead, max(0.0, look_again), line.last, line.holder(), size=line.size)
 
     def _renew(self, ticket: Ticket, now: float) -> Answer:
         line = self._line(ticket.line, now, size=ticket.size)
@@ -316,9 +316,9 @@ def _row(stand: _Stand, now: float) -> Row:
 class Network:
     """What lies between a client and the server. This one delivers everything at once, in order, exactly once."""
 
-    def carry(self, verb: str, act: Callable[[], T]) -> Awaitable[T]:
+    def carry(self, verb: str, act: Callable[[], _T]) -> Awaitable[_T]:
         """Bring a request to the server and its answer back."""
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         answer.set_result(act())
         return answer
 
@@ -327,7 +327,7 @@ class Network:
         asyncio.get_running_loop().call_soon(deliver)
 
 
-def _stamp(fact: S, via: int) -> S:
+def _stamp(fact: _S, via: int) -> _S:
     return fact if fact.via == via else replace(fact, via=via)
 
 
@@ -337,7 +337,8 @@ _shared: dict[str, tuple[MemoryServer, set[MemoryBackend]]] = {}
 class MemoryBackend:
     """One client's connection to a memory server.
 
-    Without a name the server is private to this backend; with one it is shared in the process until its last client closes.
+    Without a name the server is private to this backend; with one it is shared in the process until its last client
+    closes.
     """
 
     capabilities = Capabilities(shared=False)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["backend_of"]
 
-GROUP = "aiodlock.backends"
+_GROUP = "aiodlock.backends"
 
 
 class _Home(NamedTuple):
@@ -46,7 +46,7 @@ def _factory(scheme: str, url: object) -> Any:
             return getattr(importlib.import_module(home.module), home.name)
         except ImportError as error:
             raise MissingDependencyError(f"{scheme}://", extra=home.extra) from error
-    for entry in entry_points(group=GROUP, name=scheme):
+    for entry in entry_points(group=_GROUP, name=scheme):
         return entry.load()
     known = ", ".join(f"{name}://" for name in sorted(_HOMES))
     shown = f"{scheme}://" if scheme else type(url).__name__  # never the URL itself: it may carry a password

@@ -1,7 +1,9 @@
-"""What our own tests are made of, shipped for yours.
+"""For your tests and ours: clocks, faults, real servers, a fault proxy, worker processes, histories and their checkers.
 
-``servers`` starts real servers and takes them down, ``proxy`` stands between a client and a server and does harm,
-``processes`` runs workers that can be paused and killed, ``history`` records what they saw and checks it.
+Nothing here needs a driver. `servers`, `proxy`, `processes` and `history` are packages of their own.
 """
 
-__all__: list[str] = []
+from aiodlock.testing.clock import FakeClock, LoopClock, VirtualTimeLoop, run_virtual, settle
+from aiodlock.testing.faults import Faults, HeldBack
+
+__all__ = ["FakeClock", "Faults", "HeldBack", "LoopClock", "VirtualTimeLoop", "run_virtual", "settle"]

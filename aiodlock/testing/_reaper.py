@@ -16,15 +16,19 @@ from typing import IO
 __all__ = ["forget", "watch"]
 
 _PROGRAM = """
-import os, signal, sys
-pids = set()
+import contextlib, os, signal, sys
+handles = {}
 for line in sys.stdin:
-    (pids.add if line[0] == "+" else pids.discard)(int(line[1:]))
-for pid in pids:
-    try:
+    pid = int(line[1:])
+    with contextlib.suppress(ProcessLookupError):
+        if line[0] == "+":
+            handles[pid] = os.pidfd_open(pid)
+        elif pid in handles:
+            os.close(handles.pop(pid))
+for pid, handle in handles.items():
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(handle, 0)  # fails if the process is gone and its pid perhaps another's
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 """
 
 _lock = threading.Lock()
@@ -36,7 +40,7 @@ def watch(pid: int) -> None:
 
 
 def forget(pid: int) -> None:
-    """Take back `watch`: the pid has been waited for and may soon be another's."""
+    """Take back `watch`: the process has ended."""
     _tell(f"-{pid}\n")
 
 

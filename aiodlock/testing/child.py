@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from aiodlock.testing import _reaper
 
@@ -27,14 +28,14 @@ class Child:
         *,
         cwd: Path,
         output: Path,
-        errors: Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        with output.open("ab") as out, (errors or output).open("ab") as err:
+        with output.open("ab") as log:
             self._popen = subprocess.Popen(
-                command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         _reaper.watch(self.pid)
+        self._watched = True
 
     @property
     def pid(self) -> int:
@@ -43,7 +44,11 @@ class Child:
     @property
     def returncode(self) -> int | None:
         """How it ended, as `subprocess` tells it; None while it runs."""
-        return self._popen.poll()
+        code = self._popen.poll()
+        if code is not None and self._watched:
+            self._watched = False
+            _reaper.forget(self.pid)
+        return code
 
     @property
     def running(self) -> bool:
@@ -74,11 +79,10 @@ class Child:
     def wait(self, *, within: float) -> int:
         """Return the code it ended with, or raise `TimeoutError` if it still runs."""
         try:
-            code = self._popen.wait(within)
+            self._popen.wait(within)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"process {self.pid} still runs after {within:g}s") from None
-        _reaper.forget(self.pid)
-        return code
+        return cast(int, self.returncode)
 
     def stop(self, *, grace: float = 5.0) -> None:
         """Ask it to end, and kill it if it has not within *grace* seconds; also when it is paused."""

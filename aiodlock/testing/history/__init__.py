@@ -7,7 +7,7 @@ correct: a test also says how much it has to have seen.
 `check_exclusion`     those who believe to be inside never weigh more than the size (lock, rwlock, semaphore)
 `check_fencing`       fences are unique and in order; `check_accepted`: a guarded resource's log never goes back
 `check_conservation`  accepted - returned + left = loaded
-`check_linearizable`  the calls fit one order that a sequential `Model` agrees with
+`check_linearizable`  the operations fit one order that a sequential `Model` agrees with
 ====================  ======================================================================================
 """
 
@@ -16,20 +16,20 @@ from aiodlock.testing.history.exclusion import check_exclusion
 from aiodlock.testing.history.fencing import check_accepted, check_fencing
 from aiodlock.testing.history.linearizability import check_linearizable
 from aiodlock.testing.history.models import Counter, Model, Stock, TryLock
-from aiodlock.testing.history.operations import UNKNOWN, Call, Operation, operation, operations
+from aiodlock.testing.history.operations import UNKNOWN, Operation, Outcome, operation, operations
 from aiodlock.testing.history.record import Event, Json, JsonLines, Recorder, read
 from aiodlock.testing.history.stays import Stay, stays
 from aiodlock.testing.history.violation import Violation
 
 __all__ = [
     "UNKNOWN",
-    "Call",
     "Counter",
     "Event",
     "Json",
     "JsonLines",
     "Model",
     "Operation",
+    "Outcome",
     "Recorder",
     "Stay",
     "Stock",

@@ -1,8 +1,8 @@
-"""Linearizability: all calls fit one order that respects real time and that a sequential model agrees with.
+"""Linearizability: all operations fit one order that respects real time and that a sequential model agrees with.
 
-The search of Wing and Gong with Lowe's memo of what was tried, each key for itself. A call whose outcome is unknown
-returns at infinity and may be left out. The search stays small because calls that change nothing are tried first,
-and of calls that look the same only one.
+The search of Wing and Gong with Lowe's memo of what was tried, each key for itself. An operation whose outcome is
+unknown returns at infinity and may be left out. The search stays small because operations that change nothing are
+tried first, and of those that look the same only one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["check_linearizable"]
 
 
 def check_linearizable(history: Iterable[Operation], *, model: Model[State], budget: int = 200_000) -> list[Violation]:
-    """Search an order for the calls of each key.
+    """Search an order for the operations of each key.
 
     A search that has tried *budget* places has not shown anything, and that is a violation too.
     """
@@ -34,9 +34,9 @@ def check_linearizable(history: Iterable[Operation], *, model: Model[State], bud
 class _Place(NamedTuple, Generic[State]):
     """How far an order has come."""
 
-    first: int  # all known calls before this one are in
-    later: int  # bit i: the known call first + i is in as well
-    used: tuple[int, ...]  # how many of each group of like unknown calls are in
+    first: int  # all known operations before this one are in
+    later: int  # bit i: the known operation first + i is in as well
+    used: tuple[int, ...]  # how many of each group of like unknown ones are in
     state: State
 
 
@@ -53,11 +53,13 @@ class _Search(Generic[State]):
 
     def run(self, key: str, budget: int) -> Violation | None:
         """Search depth first with a stack of our own: a history is longer than Python's recursion is deep."""
-        deepest = place = _Place(0, 0, (0,) * len(self._unknown), self._model.first())
-        tried, stack = {place}, [self._next(place)] if self._known else []
+        if not self._known:
+            return None
+        deepest = _Place(0, 0, (0,) * len(self._unknown), self._model.first())
+        tried, stack = {deepest}, [self._next(deepest)]
         while stack:
-            place = next((place for place in stack[-1] if place not in tried), place)
-            if place in tried:
+            place = next((place for place in stack[-1] if place not in tried), None)
+            if place is None:
                 stack.pop()
                 continue
             if place.first == len(self._known):
@@ -67,22 +69,22 @@ class _Search(Generic[State]):
             tried.add(place)
             stack.append(self._next(place))
             deepest = max(deepest, place, key=_depth)
-        return self._stuck(key, deepest) if self._known else None
+        return self._stuck(key, deepest)
 
     def _next(self, place: _Place[State]) -> Iterator[_Place[State]]:
-        """Return where one more call leads to."""
+        """Return where one more operation leads to."""
         ready, horizon = self._ready(place)
         indexes = self._without_alike(ready)
         steps = [(index, state) for index in indexes for state in self._model.step(place.state, self._known[index])]
         for index, state in sorted(steps, key=lambda step: step[1] != place.state):
             yield self._with_known(place, index, state)
-        for group, calls in enumerate(self._unknown):
+        for group, alike in enumerate(self._unknown):
             used = place.used[group]
-            if used < len(calls) and calls[used].called <= horizon:
-                yield from self._with_unknown(place, group, self._model.step(place.state, calls[used]))
+            if used < len(alike) and alike[used].called <= horizon:
+                yield from self._with_unknown(place, group, self._model.step(place.state, alike[used]))
 
     def _ready(self, place: _Place[State]) -> tuple[list[int], float]:
-        """Return the known calls that may come next, and when the first of all that are not in yet returned."""
+        """Return the known operations that may come next, and when the first of all that are not in yet returned."""
         indexes, horizon, rest = [], math.inf, ~place.later
         while (index := place.first + (rest & -rest).bit_length() - 1) < len(self._known):
             if self._known[index].called > horizon:
@@ -93,11 +95,11 @@ class _Search(Generic[State]):
         return indexes, horizon
 
     def _without_alike(self, indexes: list[int]) -> Iterable[int]:
-        """Return of calls that look the same the one that returned first: in any order that works, it can go first."""
+        """Return of those that look the same the one that returned first: in any order that works, it can go first."""
         first: dict[Hashable, int] = {}
         for index in sorted(indexes, key=lambda index: self._known[index].returned):
-            call = self._known[index]
-            first.setdefault((call.name, call.argument, call.result), index)
+            one = self._known[index]
+            first.setdefault((one.name, one.argument, one.result), index)
         return first.values()
 
     def _with_known(self, place: _Place[State], index: int, state: State) -> _Place[State]:
@@ -110,9 +112,9 @@ class _Search(Generic[State]):
         yield from (place._replace(used=used, state=state) for state in states if state != place.state)
 
     def _stuck(self, key: str, place: _Place[State]) -> Violation:
-        calls = tuple(self._known[index] for index in self._ready(place)[0])
-        text = f"{key!r}: {_depth(place)} of {len(self._known)} calls in, then none fits the state {place.state!r}"
-        return Violation("linearizability", text, calls)
+        stuck = tuple(self._known[index] for index in self._ready(place)[0])
+        text = f"{key!r}: {_depth(place)} of {len(self._known)} in, then none fits the state {place.state!r}"
+        return Violation("linearizability", text, stuck)
 
 
 def _depth(place: _Place[State]) -> int:

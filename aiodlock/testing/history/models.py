@@ -1,4 +1,4 @@
-"""Sequential models: what an object would answer if calls came one by one."""
+"""Sequential models: what an object would answer if operations came one by one."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Protocol, TypeVar
 
 from aiodlock.testing.history.operations import Operation
 
-__all__ = ["Counter", "Model", "Stock", "TryLock"]
+__all__ = ["Counter", "Model", "State", "Stock", "TryLock"]
 
 State = TypeVar("State", bound=Hashable)
 
 
 class Model(Protocol[State]):
-    """An object's first state, and what a call makes of a state."""
+    """An object's first state, and what an operation makes of a state."""
 
     def first(self) -> State: ...
 
     def step(self, state: State, operation: Operation) -> tuple[State, ...]:
-        """Return the states that the call may leave behind; none if it cannot have answered so.
+        """Return the states that the operation may leave behind; none if it cannot have answered so.
 
         Only name, argument and result may matter, not who called. An unknown result fits every answer.
         """

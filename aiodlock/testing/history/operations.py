@@ -1,11 +1,11 @@
-"""Operations: calls with what they answered, for the linearizability search.
+"""Operations: what was asked of an object and what it answered, for the linearizability search.
 
 A worker records::
 
-    with operation(record, "k", "take", 1) as call:
-        call.result = await stock.take(...)
+    with operation(record, "k", "take", 1) as outcome:
+        outcome.result = await stock.take(...)
 
-If the block raises, the outcome is unknown: the call may have happened, may happen later, or never.
+If the block raises, the outcome is unknown: the operation may have happened, may happen later, or never.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, cast
 
 from aiodlock.testing.history.record import Event, Json, Recorder
 
-__all__ = ["UNKNOWN", "Call", "Operation", "operation", "operations"]
+__all__ = ["UNKNOWN", "Operation", "Outcome", "operation", "operations"]
 
 
 class _Unknown:
@@ -32,7 +32,7 @@ UNKNOWN: Final = _Unknown()
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call: *result* is `UNKNOWN` and *returned* infinite when nobody knows how it ended."""
+    """One operation: *result* is `UNKNOWN` and *returned* infinite when nobody knows how it ended."""
 
     key: str
     who: str
@@ -48,8 +48,8 @@ class Operation:
 
 
 @dataclass(slots=True)
-class Call:
-    """A call under way; its block sets the result."""
+class Outcome:
+    """Of an operation under way; its block sets the result."""
 
     result: Json = None
 
@@ -58,16 +58,16 @@ _ids = itertools.count()
 
 
 @contextmanager
-def operation(record: Recorder, key: str, name: str, argument: Json = None) -> Iterator[Call]:
-    """Record a call before its block, and its result after it unless the block raises."""
-    call, number = Call(), next(_ids)
+def operation(record: Recorder, key: str, name: str, argument: Json = None) -> Iterator[Outcome]:
+    """Record an operation before its block, and its result after it unless the block raises."""
+    outcome, number = Outcome(), next(_ids)
     record("called", id=number, key=key, name=name, argument=argument)
-    yield call
-    record("returned", id=number, result=call.result)
+    yield outcome
+    record("returned", id=number, result=outcome.result)
 
 
 def operations(events: Iterable[Event]) -> list[Operation]:
-    """Return all calls in these events of any number of workers; one that never returned has an unknown outcome."""
+    """Return all operations in the events of any number of workers; one that never returned has an unknown outcome."""
     events = list(events)
     results = {(event.who, event.facts["id"]): event for event in events if event.what == "returned"}
     return [_paired(event, results.get((event.who, event.facts["id"]))) for event in events if event.what == "called"]

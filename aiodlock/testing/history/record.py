@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from aiodlock.clock import Clock, SystemClock
+from aiodlock.clock import SystemClock
 
 __all__ = ["Event", "Json", "JsonLines", "Recorder", "read"]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+_now = SystemClock().now
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,10 @@ class Recorder:
 
     __slots__ = ("_keep", "now", "who")
 
-    def __init__(self, keep: Callable[[Event], object], *, who: str, clock: Clock | None = None) -> None:
+    def __init__(self, keep: Callable[[Event], object], *, who: str, now: Callable[[], float] = _now) -> None:
         self._keep = keep
         self.who = who
-        self.now = (clock or SystemClock()).now
+        self.now = now
 
     def __call__(self, what: str, /, **facts: Json) -> Event:
         event = Event(self.now(), self.who, what, facts)

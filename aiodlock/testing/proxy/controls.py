@@ -12,7 +12,7 @@ from aiodlock.testing.proxy.rules import Rule
 __all__ = ["Controls", "Counts", "Lane"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Counts:
     """What the proxy has done since it was started."""
 
@@ -48,23 +48,19 @@ class Controls:
         self.requests = Lane()
         self.replies = Lane()
         self.rules: list[Rule] = []
-        self._counts = Counts()
+        self.errors: list[Exception] = []  # of users' matchers
+        self.counts = Counts()
         self._counted = threading.Condition()
-
-    @property
-    def counts(self) -> Counts:
-        with self._counted:
-            return replace(self._counts)
 
     def wait_until(self, condition: Callable[[Counts], bool], *, within: float) -> Counts:
         with self._counted:
-            if not self._counted.wait_for(lambda: condition(self._counts), within):
-                raise TimeoutError(f"not seen within {within:g}s: {self._counts}")
-            return replace(self._counts)
+            if not self._counted.wait_for(lambda: condition(self.counts), within):
+                raise TimeoutError(f"not seen within {within:g}s: {self.counts}")
+            return self.counts
 
     def count(self, name: str) -> None:
         with self._counted:
-            setattr(self._counts, name, getattr(self._counts, name) + 1)
+            self.counts = replace(self.counts, **{name: getattr(self.counts, name) + 1})
             self._counted.notify_all()
 
     def judge(self, request: bytes) -> Rule | None:

@@ -62,8 +62,13 @@ class Link:
             self._replies.cancel()
 
     async def _carry_requests(self) -> None:
-        await _carry(self._controls.requests, self._from_client, self._request)
-        _finish(self._to_server)
+        try:
+            await _carry(self._controls.requests, self._from_client, self._request)
+        except Exception as error:  # the client must not wait for what nobody carries any more
+            self._controls.errors.append(error)
+            self.reset()
+        else:
+            _finish(self._to_server)
 
     async def _request(self, request: bytes) -> None:
         rule = self._controls.judge(request)

@@ -16,15 +16,16 @@ from aiodlock.testing.servers.base import HOST, free_ports
 
 __all__ = ["FaultProxy"]
 
-T = TypeVar("T")
-AnyRule = TypeVar("AnyRule", bound=Rule)
+_T = TypeVar("_T")
+_AnyRule = TypeVar("_AnyRule", bound=Rule)
 
 
 class FaultProxy:
     """A TCP proxy on ``port`` in front of the loopback port *target*.
 
     Every control may be called from any thread, and has taken effect when it returns. Faults concern present and
-    later connections alike, until `heal`; `cut` and `reset` end the present ones.
+    later connections alike, until `heal`; `cut` and `reset` end the present ones: those counted in ``connections``. If
+    a matcher raises, its connection is reset, and leaving the ``with`` block raises its error.
     """
 
     def __init__(self, target: int) -> None:
@@ -43,15 +44,19 @@ class FaultProxy:
         self._do(self._listen)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, of_the_body: BaseException | None, __: object) -> None:
         self._run(self._shut_down())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        for error in self._controls.errors:
+            if of_the_body is None:
+                raise error
+            of_the_body.add_note(f"a matcher of the fault proxy raised {error!r}")
 
     @property
     def counts(self) -> Counts:
-        """What it has done so far: a copy."""
+        """What it has done so far."""
         return self._controls.counts
 
     def wait_until(self, condition: Callable[[Counts], bool], *, within: float) -> Counts:
@@ -166,7 +171,7 @@ class FaultProxy:
 
     # --- from the caller's thread to it --------------------------------------------------------------------
 
-    def _run(self, coroutine: Coroutine[None, None, T]) -> T:
+    def _run(self, coroutine: Coroutine[None, None, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def _do(self, function: Callable[..., None], *arguments: object) -> None:
@@ -175,6 +180,6 @@ class FaultProxy:
 
         self._run(run())
 
-    def _add(self, rule: AnyRule) -> AnyRule:
+    def _add(self, rule: _AnyRule) -> _AnyRule:
         self._do(self._controls.rules.append, rule)
         return rule

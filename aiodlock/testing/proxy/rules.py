@@ -19,6 +19,8 @@ Match: TypeAlias = bytes | Callable[[bytes], bool] | None
 
 
 class Harm(enum.Enum):
+    """What is done to a request."""
+
     DROP_REQUEST = "reset the connection instead of forwarding"
     DROP_REPLY = "forward, then reset the connection instead of replying"
     HOLD_BACK = "forward only on command"

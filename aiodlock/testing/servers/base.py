@@ -115,7 +115,7 @@ class Server(abc.ABC):
         self.start()
 
     def pause(self) -> None:
-        """Stop its clock hand: connections stay open and nothing is answered."""
+        """Freeze it: connections stay open, new ones are accepted by the kernel, and nothing is answered."""
         self._process.pause()
 
     def resume(self) -> None:

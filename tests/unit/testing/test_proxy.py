@@ -137,13 +137,15 @@ def test_delay_holds_up_one_direction(direction: str, client: Client, proxy: Fau
 
 def test_delays_overlap_and_keep_the_order(client: Client, proxy: FaultProxy) -> None:
     """A slow line, not a narrow one: ten requests in flight are late together."""
-    proxy.delay(requests=0.1)
     before = time.monotonic()
     for number in range(10):
-        client.send(f"INCRBY n {number}")
-        proxy.delay(requests=0.1)
-    assert [client.receive() for _ in range(10)][-1] == b":45\r\n"
-    assert 0.1 <= time.monotonic() - before < 0.9
+        proxy.delay(requests=0.2)  # a round trip through the proxy's loop, so that it reads each request by itself
+        client.send(f"APPEND digits {number}")
+    assert [client.receive() for _ in range(10)] == [b":%d\r\n" % length for length in range(1, 11)]
+    assert 0.2 <= time.monotonic() - before < 2.0
+    proxy.heal()
+    assert client.ask("GET digits") == b"$10\r\n"
+    assert client.receive() == b"0123456789\r\n"
 
 
 # --- ends of connections -----------------------------------------------------------------------------------
@@ -284,6 +286,23 @@ def test_only_requests_that_match_are_harmed_and_only_so_often(
     assert client.ask("PING") == b"+PONG\r\n"
     assert increments(proxy.port, connect, attempts=4) == [False, False, True, True]
     assert rule.done == 2
+
+
+def test_a_matcher_that_fails_is_seen(server: RedisServer, connect: Connect) -> None:
+    """A mistake in a test shows as one: the client is reset, and the error comes out, or is noted on the body's own."""
+
+    def ask_through_a_broken_matcher() -> None:
+        with FaultProxy(server.port) as proxy:
+            proxy.drop_reply(match=lambda request: request[1_000_000] == 0)
+            connect(proxy.port).ask("PING")
+
+    with pytest.raises(ConnectionResetError) as caught:
+        ask_through_a_broken_matcher()
+    assert "IndexError" in "".join(caught.value.__notes__)
+    with pytest.raises(IndexError), FaultProxy(server.port) as proxy:  # noqa: PT012
+        proxy.drop_reply(match=lambda request: request[1_000_000] == 0)
+        with pytest.raises(ConnectionResetError):
+            connect(proxy.port).ask("PING")
 
 
 def test_healing_takes_rules_back(client: Client, proxy: FaultProxy) -> None:

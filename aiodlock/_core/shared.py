@@ -1,0 +1,94 @@
+"""The cohort of readers: local tasks that may be inside one place together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiodlock._core.cohort import Cohort
+from aiodlock._core.fence import COUNTS
+from aiodlock._core.hold import Hold
+from aiodlock._core.place import INSIDE, Place
+
+__all__ = ["SharedCohort"]
+
+
+class SharedCohort(Cohort):
+    """Hands one place to any number of local tasks.
+
+    A place takes new readers while nobody else waits; then it closes, new readers stand with a new ticket, and it
+    leaves with its last reader.
+    """
+
+    @property
+    def wanted(self) -> int:
+        return 1 if (self.live or self.tries) and not self.open else 0
+
+    def pass_on(self, hold: Hold) -> bool:
+        return False
+
+    def give_back(self, hold: Hold, now: float) -> asyncio.Future[None] | None:
+        place = hold._place
+        del _readers(place)[hold]
+        if place.holds:
+            return None
+        return self._retire_place(place, now) if place.state is INSIDE else place.leave()
+
+    def serve(self, place: Place, now: float) -> None:
+        """Let everybody in who waits, and whoever comes while nobody else does."""
+        place.served = True
+        while place.count < COUNTS - 1 and (waiter := self.next_waiter() or self.next_attempt()) is not None:
+            waiter.set_result(self._own(place, now))
+        if not place.holds:
+            self._let_go(place)
+        elif not place.company and now < place.until:
+            self.open.append(place)
+        self.balance()
+
+    def adopt(self, place: Place) -> None:
+        """Take over the place of a writer that goes on reading."""
+        writers, place.cohort = place.cohort, self
+        writers.disown(place)
+        self.inside[place] = None
+        place.holds = dict.fromkeys(place.holds)
+        for own in place.holds:
+            own._cohort = self
+        place.set_until()
+        if not place.company and not self.live:
+            self.open.append(place)
+        writers.balance()
+
+    def company_changed(self, place: Place) -> None:
+        """Hear whether others wait: then no new reader enters."""
+        if place.company and place in self.open:
+            self._close(place)
+
+    def over_limit(self, own: Hold) -> None:
+        own._lose("it was held as long as max_hold allows")
+
+    def _own(self, place: Place, now: float) -> Hold:
+        readers = _readers(place)
+        own = super()._own(place, now)
+        readers[own] = None
+        place.holds = readers
+        return own
+
+    def _hand_out(self, place: Place, now: float) -> Hold:
+        return self._own(place, now)
+
+    def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
+        if place.holds:  # too little is left of its life for another reader, or its count is used up
+            self._close(place)
+            return None
+        if place in self.open:
+            self.open.remove(place)
+        return super()._retire_place(place, now)
+
+    def _close(self, place: Place) -> None:
+        self.open.remove(place)
+        if not place.holds:
+            self._let_go(place)
+        self.balance()
+
+
+def _readers(place: Place) -> dict[Hold, None]:
+    return place.holds if isinstance(place.holds, dict) else {}
