@@ -13,7 +13,7 @@ COMMANDS = (
 def acl_line(user: str, password: str, *, prefix: str = "aiodlock") -> tuple[str, ...]:
     """Return the ``ACL SETUSER`` command of a user who can keep lines under *prefix* and nothing else.
 
-    ``scan`` and ``del`` are for ``inspect`` and latches; without pushes neither ``subscribe`` nor ``publish`` is needed.
+    ``scan`` is for ``inspect``, ``del`` for latches; without pushes ``subscribe`` and ``publish`` are not needed.
     """
     keys = (f"~{prefix}:*", f"&{prefix}:calls:*")
     commands = (f"+{name}" for name in COMMANDS)

@@ -16,7 +16,7 @@ from aiodlock.errors import ConfigurationError
 
 __all__ = ["Address", "Credentials"]
 
-P = TypeVar("P", bound=asyncio.Protocol)
+_P = TypeVar("_P", bound=asyncio.Protocol)
 Credentials: TypeAlias = Callable[[], tuple[str | None, str]]
 
 _OURS = frozenset({"host", "port", "path", "db", "username", "password"})
@@ -55,11 +55,11 @@ class Address:
         if unknown := sorted(options.keys() - _OURS):
             raise ConfigurationError(f"Redis URL has options that are not supported: {', '.join(unknown)}; {_HINT}")
         if tls and not (unverified or (tls.verify_mode is ssl.CERT_REQUIRED and tls.check_hostname)):
-            raise ConfigurationError("Redis URL switches off the check of the server's certificate: give unverified=True")
+            raise ConfigurationError("Redis URL switches off the check of the certificate: give unverified=True")
         password, user = options.pop("password", None), options.pop("username", None)
         return cls(tls=tls, credentials=(lambda: (user, password)) if password else None, **options)
 
-    async def connect(self, protocol: Callable[[], P]) -> P:
+    async def connect(self, protocol: Callable[[], _P]) -> _P:
         """Open a connection; nothing is said on it yet."""
         loop = asyncio.get_running_loop()
         if self.path:

@@ -31,9 +31,9 @@ from aiodlock.backends.redis.wire import Decode, Link
 
 __all__ = ["RedisBackend"]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-CACHED = 16_384  # lines whose packed beginnings are kept
+_CACHED = 16_384  # lines whose packed beginnings are kept
 
 _JOIN, _LEAVE, _RENEW, _LATCH = load("join"), load("leave"), load("renew"), load("latch")
 _WEIGHT, _SIZE, _REVOKE = load("weight"), load("size"), load("revoke")
@@ -45,7 +45,7 @@ _PING = command("PING")
 class RedisBackend:
     """One client's connection to one Redis server.
 
-    *prefix* begins every key and channel. *pushes*: whether to subscribe; without it nobody is called and everybody looks.
+    *prefix* begins every key and channel. *pushes*: whether to subscribe; without it nobody is called, everybody looks.
     *patience*: seconds without a reply after which a connection is given up. *name* is what ``CLIENT LIST`` shows.
     """
 
@@ -72,8 +72,8 @@ class RedisBackend:
             patience=patience,
         )
         # The constant parts of the two hot commands are packed once.
-        self._heads = lru_cache(CACHED)(self._pack_heads)
-        self._policy = lru_cache(CACHED)(self._pack_policy)
+        self._heads = lru_cache(_CACHED)(self._pack_heads)
+        self._policy = lru_cache(_CACHED)(self._pack_policy)
         self._asker = bulk(self._channel)
 
     @classmethod
@@ -139,8 +139,8 @@ class RedisBackend:
         return self._call(_LATCH, line, *arguments, decode=to_int)
 
     def _call(
-        self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[T]
-    ) -> asyncio.Future[T]:
+        self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
+    ) -> asyncio.Future[_T]:
         payload = script.head(len(arguments)) + b"".join(map(bulk, (self._keys.name(line).key, *arguments)))
         return self._node.send(payload, decode, script.load)
 
@@ -150,8 +150,9 @@ class RedisBackend:
 
     def _pack_policy(self, weight: int, size: int, ttl: float, life: float, owner: str) -> bytes:
         most = self.capabilities.most_tickets
-        owner = owner.replace("\0", "")  # ends a string in the record
-        return b"".join(map(bulk, (weight, size, micros(ttl), micros(life), self._channel, owner, most)))
+        owner = owner.replace("\0", "")  # would end a string in the record
+        parts = (weight, size, micros(ttl), micros(life), self._channel, owner, most)
+        return b"".join(bulk(part) for part in parts)
 
     async def _greet(self, link: Link) -> None:
         if self.capabilities.pushes:

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from aiodlock._core.line import Answer, LineId, Ticket
-from aiodlock.errors import BackendUnavailableError
 
 __all__ = ["Batch"]
 
-MOST_IN_CALL = 100  # so that one call does not hold the server up
+_MOST_IN_CALL = 100  # so that one call does not hold the server up
 
 
 class Batch:
@@ -31,8 +30,8 @@ class Batch:
         for position, ticket in enumerate(self._tickets):
             lines.setdefault(ticket.line, []).append(position)
         for line, positions in lines.items():
-            for start in range(0, len(positions), MOST_IN_CALL):
-                yield line, positions[start : start + MOST_IN_CALL]
+            for start in range(0, len(positions), _MOST_IN_CALL):
+                yield line, positions[start : start + _MOST_IN_CALL]
 
     def expect(self, positions: Sequence[int], part: asyncio.Future[list[Answer]]) -> None:
         """Wait for the answers of these tickets."""

@@ -34,7 +34,7 @@ class Calls:
     async def subscribe(self, link: Link) -> None:
         """Subscribe on a fresh connection and return when the server says so."""
         self._confirmed = False
-        # The confirmation is a push, not a reply: the PING behind it is answered later, or takes the place of a refusal.
+        # The confirmation is a push, not a reply: the PING behind it is answered after it, or by a refusal.
         await link.send(command("SUBSCRIBE", self.channel) + command("PING"), to_none)
         if not self._confirmed:
             raise BackendUnavailableError(f"{link.where}: subscription to {self.channel.decode()} not confirmed")

@@ -14,8 +14,8 @@ from aiodlock.errors import BackendDataError
 
 __all__ = ["inspect"]
 
-PAGE = 500
-RESTARTS = 5  # a page begins at a ticket; when that has left meanwhile, the line is read again from its front
+_PAGE = 500
+_RESTARTS = 5  # a page begins at a ticket; when that has left meanwhile, the line is read again from its front
 
 _INSPECT = load("inspect")
 _HEAD = _INSPECT.head(2)
@@ -49,8 +49,8 @@ async def _scan(node: Node, keys: Keys) -> AsyncIterator[bytes]:
 async def _rows(node: Node, keys: Keys, key: bytes, kind: str, pattern: str) -> list[Row]:
     rows: dict[TicketId, Row] = {}
     start, restarts = b"", 0
-    while restarts <= RESTARTS:
-        page = await node.send(_HEAD + bulk(key) + bulk(start) + bulk(PAGE), lambda reply, via: reply, _INSPECT.load)
+    while restarts <= _RESTARTS:
+        page = await node.send(_HEAD + bulk(key) + bulk(start) + bulk(_PAGE), lambda reply, via: reply, _INSPECT.load)
         if page is None:
             start, restarts = b"", restarts + 1
             continue

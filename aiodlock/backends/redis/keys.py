@@ -13,8 +13,8 @@ from aiodlock.errors import BackendDataError, ConfigurationError
 
 __all__ = ["Keys", "Name"]
 
-LONGEST = 64  # bytes of an encoded key that are used as they are; a longer one is hashed
-CACHED = 65_536
+_LONGEST = 64  # bytes of an encoded key that are used as they are; a longer one is hashed
+_CACHED = 65_536
 
 # Braces would move a line to another slot, '*?[]\' are patterns, '%' is ours, '#' marks a hash, spaces separate words
 # in calls. Everything else stays readable.
@@ -36,7 +36,7 @@ class Keys:
         if not _PREFIX.fullmatch(prefix):
             raise ConfigurationError(f"Redis key prefix {prefix!r}: give 1 to 64 of A-Z a-z 0-9 _ . : -")
         self.prefix = prefix
-        self.name = lru_cache(CACHED)(self._name)
+        self.name = lru_cache(_CACHED)(self._name)
         self._text = re.compile(re.escape(prefix.encode()) + rb":\{([^{}#]+)\}:([^{}#]*)")
 
     @property
@@ -58,7 +58,7 @@ class Keys:
     def _name(self, line: LineId) -> Name:
         key = line.key.encode()
         clear = self._join(_encode(key), line.kind)
-        if len(_encode(key)) <= LONGEST:
+        if len(_encode(key)) <= _LONGEST:
             return Name(clear, b"")
         return Name(self._join(b"#" + hashlib.sha256(key).hexdigest().encode(), line.kind), clear)
 

@@ -14,10 +14,10 @@ from aiodlock.errors import BackendError, BackendUnavailableError
 
 __all__ = ["Node"]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-FIRST_DELAY = 0.02
-LONGEST_DELAY = 2.0
+_FIRST_DELAY = 0.02
+_LONGEST_DELAY = 2.0
 
 
 class Node:
@@ -60,11 +60,11 @@ class Node:
             link, self._link, self._down = self._link, None, "closed"
             await link.aclose("closed")
 
-    def send(self, payload: bytes, decode: Decode[T], load: bytes | None = None) -> asyncio.Future[T]:
+    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
         """Send over the link of this moment, see `Link.send`."""
         if self._link is not None:
             return self._link.send(payload, decode, load)
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         future.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
         return future
 
@@ -77,14 +77,14 @@ class Node:
             self._on_up(link.via)
 
     async def _redial(self) -> Link:
-        delay = FIRST_DELAY
+        delay = _FIRST_DELAY
         while True:
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             try:
                 return await self._dial()
             except BackendError as error:
                 self._down = str(error)
-                delay = min(2 * delay, LONGEST_DELAY)
+                delay = min(2 * delay, _LONGEST_DELAY)
 
     async def _dial(self) -> Link:
         self._via += 1
@@ -99,7 +99,7 @@ class Node:
             if link is not None:
                 link.abort("greeting failed")
             if isinstance(error, OSError) and not isinstance(error, BackendError):  # TimeoutError is one
-                raise BackendUnavailableError(f"{self.address}: {error or 'no answer in time'}") from error
+                raise BackendUnavailableError(f"{self.address}: {str(error) or 'no answer in time'}") from error
             raise
         return link
 

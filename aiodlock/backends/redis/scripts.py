@@ -75,9 +75,9 @@ def to_answer(reply: Any, via: int) -> Answer:
     """Decode what join, renew and weight answer for one ticket."""
     state = reply[0]
     if state == b"inside":
-        return Inside(reply[1], reply[2] / 1e6, reply[3] == 1, via)
+        return Inside(reply[1], reply[2] / 1e6, reply[3] == 1, reply[4], via)
     if state == b"waiting":
-        return Waiting(reply[1], reply[2] / 1e6, reply[3], _holder(reply, 4), via)
+        return Waiting(reply[1], reply[2] / 1e6, reply[3], _holder(reply, 5), reply[4], via)
     return Gone(_WHY[state], _holder(reply, 1), via)
 
 
@@ -86,15 +86,17 @@ def _holder(reply: list[Any], position: int) -> str | None:
 
 
 def to_answers(reply: Any, via: int) -> list[Answer]:
+    """Decode what renew answers."""
     return [to_answer(one, via) for one in reply]
 
 
 def to_int(reply: Any, via: int) -> int:
+    """Decode a number."""
     return int(reply)
 
 
 def to_none(reply: Any, via: int) -> None:
-    return None
+    """Take any reply that is no error for done."""
 
 
 def to_row(line: LineId, row: list[Any]) -> Row:

@@ -1,6 +1,6 @@
 """The wire: all commands of a client on one RESP3 connection, pushes on the same socket.
 
-Commands of one loop tick go out in one write, and after every `CHUNK` of them, so that server and client work at the same
+Commands of one loop tick go out in one write, and after every few of them, so that server and client work at the same
 time. Replies come in order. A caller may cancel its future: the reply is then read and dropped, and the stream goes on.
 """
 
@@ -21,15 +21,15 @@ from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableEr
 
 __all__ = ["Decode", "Link", "OnPush"]
 
-T = TypeVar("T")
-Decode: TypeAlias = Callable[[Any, int], T]
+_T = TypeVar("_T")
+Decode: TypeAlias = Callable[[Any, int], _T]
 OnPush: TypeAlias = Callable[[list[Any], int], None]
 _Entry: TypeAlias = tuple["asyncio.Future[Any]", Decode[Any], bytes, bytes | None]
 
-CHUNK = 24
-MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
-MOST_WAITING = 100_000
-POLITE = 0.5  # seconds that closing waits for the peer
+_CHUNK = 24
+_MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
+_MOST_WAITING = 100_000
+_POLITE = 0.5  # seconds that closing waits for the peer
 
 _MORE = object()
 _PING = command("PING")
@@ -42,8 +42,8 @@ _NOT_NOW = frozenset({
 class Link(asyncio.Protocol):
     """One connection, from connected to lost; `via` numbers it.
 
-    It is lost when the peer says so, and aborted when a reply is overdue by *patience* seconds: after a third of it without
-    any word a PING asks. Then every command without a reply fails: it may or may not have happened.
+    It is lost when the peer says so, and aborted when a reply is overdue by *patience* seconds; after a silence a PING
+    asks. Then every command without a reply fails: it may or may not have happened.
     """
 
     def __init__(self, where: str, *, via: int, on_push: OnPush, patience: float) -> None:
@@ -71,12 +71,12 @@ class Link(asyncio.Protocol):
         self._interval = patience / 3
         self._timer = self.loop.call_later(self._interval, self._check)
 
-    def send(self, payload: bytes, decode: Decode[T], load: bytes | None = None) -> asyncio.Future[T]:
+    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
         """Send a packed command; the future gets its decoded reply.
 
-        With *load* a reply ``NOSCRIPT``, which means that nothing was done, is cured by sending that and the command again.
+        A reply ``NOSCRIPT`` means that nothing was done: it is cured by sending *load*, and the command again.
         """
-        future: asyncio.Future[T] = self.loop.create_future()
+        future: asyncio.Future[_T] = self.loop.create_future()
         self._enqueue((future, decode, payload, load))
         return future
 
@@ -87,7 +87,7 @@ class Link(asyncio.Protocol):
         self._end(reason)
         self._transport.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLITE):
+            async with asyncio.timeout(_POLITE):
                 await self._closed.wait()
         self._transport.abort()
 
@@ -134,10 +134,10 @@ class Link(asyncio.Protocol):
     # --- out -------------------------------------------------------------------------------------------------
 
     def _enqueue(self, entry: _Entry) -> None:
-        if self.reason or len(self._backlog) >= MOST_WAITING:
-            reason = self.reason or f"{MOST_WAITING} commands wait already"
+        if self.reason or len(self._backlog) >= _MOST_WAITING:
+            reason = self.reason or f"{_MOST_WAITING} commands wait already"
             entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}"))
-        elif self._paused or self._backlog or len(self._pending) >= MOST_IN_FLIGHT:
+        elif self._paused or self._backlog or len(self._pending) >= _MOST_IN_FLIGHT:
             self._backlog.append(entry)
         else:
             self._write(entry)
@@ -150,7 +150,7 @@ class Link(asyncio.Protocol):
             self._transport.write(entry[2])
             return
         self._out.append(entry[2])
-        if len(self._out) >= CHUNK:
+        if len(self._out) >= _CHUNK:
             self._flush()
         elif not self._scheduled:
             self._scheduled = True
@@ -168,7 +168,7 @@ class Link(asyncio.Protocol):
             self._out.clear()
 
     def _advance(self) -> None:
-        while self._backlog and not self._paused and len(self._pending) < MOST_IN_FLIGHT:
+        while self._backlog and not self._paused and len(self._pending) < _MOST_IN_FLIGHT:
             entry = self._backlog.popleft()
             if not entry[0].done():
                 self._write(entry)

@@ -48,8 +48,11 @@ class Client:
         """Return when the lives of these tickets have ended by the server's clock; inspecting sweeps nothing."""
         gone = {ticket.id for ticket in tickets}
         line = tickets[0].line
-        while gone & {row.id for row in await self.backend.inspect(line.kind, line.key)}:
-            await asyncio.sleep(0.002)
+        while True:
+            rows = await self.backend.inspect(line.kind, line.key)
+            if not (lives := [row.remaining for row in rows if row.id in gone]):
+                return
+            await asyncio.sleep(max(lives))
 
     def key(self, line: LineId) -> bytes:
         return self.backend._keys.name(line).key

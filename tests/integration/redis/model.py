@@ -1,7 +1,7 @@
 """A line as plainly as it can be said: what the scripts are compared with.
 
-It knows no time of its own. Each step is given the server's time before and after the verb, and every end of life is known
-as an interval; when a life may or may not have ended in between, the step is `Ambiguous` and says nothing.
+It knows no time of its own. Each step is given the server's time before and after the verb, and every end of life is
+known as an interval; when a life may or may not have ended in between, the step is `Ambiguous` and says nothing.
 """
 
 from __future__ import annotations
@@ -152,11 +152,11 @@ class Model:
                 assert stand.inside
                 self._check_remaining(stand, answer.remaining)
                 assert answer.company == bool(self.waiting)
-                assert answer.epoch == stand.epoch
+                assert (answer.epoch, answer.size) == (stand.epoch, self.size)
             case Waiting():
                 assert stand
                 assert not stand.inside
-                assert answer.last == self.last
+                assert (answer.last, answer.size) == (self.last, self.size)
                 assert answer.holder == (self.inside[0].ticket.owner if self.inside else None)
                 self._check_look(stand, answer)
             case Gone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,8 @@ async def user(client: Client, server: RedisServer) -> str:
 
 
 async def use_everything(client: Client, ticket: Make) -> None:
-    first, second, third, fourth = (ticket(size=2, weight=w, ttl=t) for w, t in ((1, 0.05), (1, 30.0), (2, 30.0), (1, 30.0)))
+    first, second, third, fourth = (ticket(size=2, weight=weight) for weight in (1, 1, 2, 1))
+    first = replace(first, ttl=0.05)
     for one in (first, second, third, fourth):
         await client.backend.join(one)
     await client.backend.leave(fourth)
@@ -119,8 +121,7 @@ async def test_none_of_the_documented_rights_is_too_much(
     await client.do("SCRIPT", "FLUSH")
     await client.do("ACL", "SETUSER", "locker", f"-{command}")
     with pytest.raises((BackendError, AssertionError)):
-        limited = await connect(user.removesuffix("0") + "1")
-        await use_everything(limited, ticket)
+        await use_everything(await connect(user.removesuffix("0") + "1"), ticket)
 
 
 @pytest.mark.parametrize(
@@ -216,5 +217,3 @@ def test_a_url_that_cannot_work_is_refused_and_not_repeated(url: str) -> None:
 )
 def test_an_address_names_the_server_and_no_secret(url: str, address: str) -> None:
     assert RedisBackend.from_url(url).address == address
-
-

@@ -62,8 +62,8 @@ async def test_a_join_whose_reply_was_lost_is_found_by_the_next(
 ) -> None:
     far = await connect(f"redis://127.0.0.1:{proxy.port}/0")
     inside, waiting = ticket(), ticket()
-    for mine in (inside, waiting):
-        await lose_reply(far, proxy, lambda: far.backend.join(mine))
+    await lose_reply(far, proxy, lambda: far.backend.join(inside))
+    await lose_reply(far, proxy, lambda: far.backend.join(waiting))
     rows = await client.backend.inspect(*inside.line)
     assert [row.id for row in rows] == [inside.id, waiting.id]
     answer = await far.backend.join(inside)

@@ -76,9 +76,7 @@ async def test_the_next_waits_and_is_told_when_to_look(client: Client, other: Cl
     assert (answer.ahead, answer.look_again) == (2, 1.0)
 
 
-async def test_every_client_inside_is_told_of_the_first_who_waits(
-    client: Client, other: Client, ticket: Make
-) -> None:
+async def test_every_client_inside_is_told_of_the_first_who_waits(client: Client, other: Client, ticket: Make) -> None:
     one, two, writer, late = (ticket(weight=w, size=10) for w in (1, 1, 10, 1))
     await client.backend.join(one)
     await other.backend.join(two)
@@ -351,7 +349,7 @@ async def test_the_size_is_set_by_the_first_join_of_an_empty_line(client: Client
     await client.backend.join(first)
     await client.backend.join(second)
     assert isinstance(await client.backend.join(ticket(size=9)), Waiting)
-    for one in (await client.backend.inspect(*first.line)):
+    for one in await client.backend.inspect(*first.line):
         await client.backend.leave(replace(first, id=one.id))
     await client.backend.join(ticket(size=1))
     assert isinstance(await client.backend.join(ticket(size=9)), Waiting)

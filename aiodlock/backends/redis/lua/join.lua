@@ -4,8 +4,8 @@
 -- ARGV     1 name in clear if KEYS[1] holds its hash, else ''; 2 ticket id; 3 '1' to queue, '0' to enter at once or not at all;
 --          4 id of the ticket that leaves in the same step, or ''; 5 weight; 6 size; 7 ttl and 8 waiting life in microseconds;
 --          9 the client's channel, or '' if it is not to be told anything; 10 owner; 11 most tickets in a line
--- answer   {'inside', epoch, microseconds left, 1 if others wait}
---          {'waiting', most tickets ahead, microseconds after which to look again, last epoch[, holder]}
+-- answer   {'inside', epoch, microseconds left, 1 if others wait, size}
+--          {'waiting', most tickets ahead, microseconds after which to look again, last epoch, size[, holder]}
 --          {'buried'} {'expired'} {'heavy'} {'busy'[, holder]} {'full'[, holder]}
 
 local id, instead_of, client = ARGV[2], ARGV[4], ARGV[9]
@@ -25,7 +25,7 @@ if inside + waiting == 0 and not packed[2] and weight <= tonumber(ARGV[6]) then
     't' .. id, struct.pack(RECORD, 0, weight, ends, now, last, serial, '', '', client, ARGV[10]))
   if ARGV[1] ~= '' then redis.call('HSET', KEY, 'name', ARGV[1]) end
   if is_late then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
-  return { 'inside', last, ends - now, 0 }
+  return { 'inside', last, ends - now, 0, tonumber(ARGV[6]) }
 end
 --#include line.lua
 

@@ -160,14 +160,14 @@ local function look(id, life)
   local record = records[id]
   if not record or record.gone == 2 then return { 'expired' } end
   if record.gone == 1 then return { 'buried' } end
-  if record.epoch > 0 then return { 'inside', record.epoch, record.ends - now, line.waiting > 0 and 1 or 0 } end
+  if record.epoch > 0 then return { 'inside', record.epoch, record.ends - now, line.waiting > 0 and 1 or 0, line.size } end
   clear_ahead(record.prev)
   live_until(id, math.max(record.ends, now + life))
   local again = life / 3
   if line.first == id and line.inside > 0 then
     again = math.max(0, (line.inside == 1 and read(line.head).ends or line.soonest) - now)
   end
-  return { 'waiting', line.inside + record.serial - read(line.first).serial, again, line.last, holder() }
+  return { 'waiting', line.inside + record.serial - read(line.first).serial, again, line.last, line.size, holder() }
 end
 
 local function write(command, fields)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiodlock._core.line import LineId
-from aiodlock.backends.redis.keys import LONGEST, Keys
+from aiodlock.backends.redis.keys import _LONGEST, Keys
 from aiodlock.errors import BackendDataError, ConfigurationError
 
 KEYS = Keys("aiodlock")
@@ -41,7 +41,7 @@ def test_the_tag_is_the_whole_encoded_key(line: LineId) -> None:
     assert tag
     assert (key.count(b"{"), key.count(b"}")) == (1, 1)
     assert not set(key) & set(b"*?[]\\ \r\n\0")
-    assert len(tag) <= LONGEST + 1
+    assert len(tag) <= _LONGEST + 1
 
 
 @given(lines)
