@@ -231,7 +231,7 @@ async def test_reconnected_is_said_after_the_subscription_is_confirmed(
         await back(cut_off)
         subscribers = await client.do("PUBSUB", "NUMSUB", cut_off.backend._calls.channel)
         assert subscribers[1] == 1
-    await asyncio.wait(joined)
+    await asyncio.gather(*joined, return_exceptions=True)
     await client.backend.leave(holder)
     await cut_off.backend.ping()
     assert [type(call) for call in heard] == [Reconnected, Reconnected, Reconnected, Called]
