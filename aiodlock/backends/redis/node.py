@@ -74,7 +74,7 @@ class Node:
             self._link = None
             link = await self._redial()
             self._link = link
-            self._on_up(link.via)
+            asyncio.get_running_loop().call_soon(self._on_up, link.via)  # what it raises must not end this task
 
     async def _redial(self) -> Link:
         delay = _FIRST_DELAY
@@ -97,10 +97,10 @@ class Node:
                 await self._greet(link)
         except BaseException as error:
             if link is not None:
-                link.abort("greeting failed")
-            if isinstance(error, OSError) and not isinstance(error, BackendError):  # TimeoutError is one
-                raise BackendUnavailableError(f"{self.address}: {str(error) or 'no answer in time'}") from error
-            raise
+                link.abort("not greeted")
+            if isinstance(error, BackendError) or not isinstance(error, Exception):
+                raise
+            raise BackendUnavailableError(f"{self.address}: {str(error) or 'no answer in time'}") from error
         return link
 
     def _new_link(self) -> Link:

@@ -69,7 +69,7 @@ class Link(asyncio.Protocol):
         self._overdue = 0  # checks that found the same command unanswered
         self._oldest: _Entry | None = None
         self._interval = patience / 3
-        self._timer = self.loop.call_later(self._interval, self._check)
+        self._timer: asyncio.TimerHandle
 
     def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
         """Send a packed command; the future gets its decoded reply.
@@ -109,6 +109,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._timer = self.loop.call_later(self._interval, self._check)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end(str(error or "closed by the server"))
@@ -134,13 +135,13 @@ class Link(asyncio.Protocol):
     # --- out -------------------------------------------------------------------------------------------------
 
     def _enqueue(self, entry: _Entry) -> None:
-        if self.reason or len(self._backlog) >= _MOST_WAITING:
-            reason = self.reason or f"{_MOST_WAITING} commands wait already"
-            entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}"))
-        elif self._paused or self._backlog or len(self._pending) >= _MOST_IN_FLIGHT:
+        if not (self._paused or self._backlog or self.reason) and len(self._pending) < _MOST_IN_FLIGHT:
+            self._write(entry)
+        elif not self.reason and len(self._backlog) < _MOST_WAITING:
             self._backlog.append(entry)
         else:
-            self._write(entry)
+            reason = self.reason or f"{_MOST_WAITING} commands wait already"
+            entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}"))
 
     def _write(self, entry: _Entry) -> None:
         # Alone on the wire: at once. But the first of many would travel alone, and the others wait for its reply.
@@ -227,7 +228,7 @@ class Link(asyncio.Protocol):
         self._quiet += 1
         if self._overdue >= 3:
             self.abort("no reply in time")
-        elif oldest is None and self._quiet >= 2:
+        elif oldest is None and self._quiet >= 3:
             self.send(_PING, to_none).add_done_callback(lambda done: done.exception())
 
     def _end(self, reason: str) -> None:

@@ -144,14 +144,22 @@ async def test_a_wrong_password_is_said_without_repeating_it(connect: Connect, u
 
 
 async def test_credentials_are_asked_for_at_every_connect(client: Client, user: str, server: RedisServer) -> None:
-    answers = iter([("locker", "s3cret/pw"), ("locker", "second")])
-    address = Address(host="127.0.0.1", port=server.port, credentials=lambda: next(answers))
+    answers: list[tuple[str, str] | Exception] = [("locker", "s3cret/pw"), OSError("vault away"), ("locker", "second")]
+
+    def credentials() -> tuple[str, str]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    address = Address(host="127.0.0.1", port=server.port, credentials=credentials)
     rotating = Client(RedisBackend(address))
     await rotating.backend.open(rotating.on_call)
     await client.do("ACL", "SETUSER", "locker", ">second", "<s3cret/pw")
     await client.do("CLIENT", "KILL", "USER", "locker")
     await rotating.reconnected.wait()
     await rotating.backend.ping()
+    assert answers == []
     assert "s3cret" not in repr(address)
     await rotating.backend.aclose()
 

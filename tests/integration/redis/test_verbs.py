@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -236,6 +237,39 @@ async def test_who_looks_clears_away_the_dead_ahead(client: Client, ticket: Make
         await client.answer(last)
     tickets = [field for field in await client.do("HVALS", client.key(last.line)) if field[:1] == b"\0"]
     assert len(tickets) - 1 == 3  # the header begins with such a byte as well
+
+
+async def test_many_dead_inside_are_swept_in_bounded_steps(client: Client, ticket: Make) -> None:
+    """No verb looks at more than its share, and a few verbs see all of them, wherever they stand."""
+    alive = [ticket(size=1000) for _ in range(150)]
+    dead = [ticket(size=1000, ttl=0.2) for _ in range(150)]
+    writer = ticket(size=1000, weight=1000)
+    mixed = [one for pair in zip(alive, dead, strict=True) for one in pair]
+    await asyncio.gather(*(client.backend.join(one) for one in (*mixed, writer)))
+    await client.until_over(*dead)
+    ahead = []
+    for _ in range(6):
+        answer = await client.backend.join(writer)
+        assert isinstance(answer, Waiting)
+        ahead.append(answer.ahead)
+    assert ahead == [268, 236, 204, 172, 150, 150]
+    assert answer.look_again > 20.0
+    await asyncio.gather(*(client.backend.leave(one) for one in alive))
+    assert isinstance(await client.backend.join(writer), Inside)
+
+
+async def test_many_are_let_in_in_bounded_steps(client: Client, ticket: Make, line: LineId) -> None:
+    writer, readers = ticket(size=1000, weight=1000), [ticket(size=1000) for _ in range(600)]
+    await asyncio.gather(*(client.backend.join(one) for one in (writer, *readers)))
+    await client.backend.leave(writer)
+    inside = []
+    for _ in range(3):
+        inside.append(sum(row.inside for row in await client.backend.inspect(*line)))
+        await client.answer(readers[0])
+    assert inside == [256, 512, 600]
+    calls = [call for call in await client.told() if isinstance(call, Called)]
+    assert [call.id for call in calls] == [one.id for one in readers]
+    assert [call.epoch for call in calls] == sorted({call.epoch for call in calls})
 
 
 # --- leave -------------------------------------------------------------------------------------------------
