@@ -25,10 +25,11 @@ Make = Callable[..., Ticket]
 
 CERTIFICATES = """
 EC="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-openssl req -x509 $EC -days 2 -subj /CN=test-ca -keyout ca.key -out ca.crt
-openssl req -x509 $EC -days 2 -subj /CN=other-ca -keyout other.key -out other.crt
+CA="-x509 -days 2 -addext keyUsage=critical,keyCertSign"
+openssl req $CA $EC -subj /CN=test-ca -keyout ca.key -out ca.crt
+openssl req $CA $EC -subj /CN=other-ca -keyout other.key -out other.crt
 openssl req $EC -subj /CN=localhost -keyout srv.key -out srv.csr
-printf 'subjectAltName=IP:127.0.0.1\\n' > ext.cnf
+printf 'subjectAltName=IP:127.0.0.1\\nauthorityKeyIdentifier=keyid\\n' > ext.cnf
 openssl x509 -req -in srv.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile ext.cnf -out srv.crt
 """
 
