@@ -23,6 +23,7 @@ __all__ = [
     "Settings",
     "check_count",
     "check_key",
+    "check_ttl",
     "check_wait",
 ]
 
@@ -107,7 +108,7 @@ class Policy:
     waiting: Push | Poll | Retry = Push()
 
     def __post_init__(self) -> None:
-        _check_seconds("ttl", self.ttl, least=_SHORTEST_TTL, most=_LONGEST_TTL)
+        check_ttl(self.ttl)
         for name in ("renew", "fair", "reentrant"):
             _check_flag(name, getattr(self, name))
         if self.max_hold is not None:
@@ -142,6 +143,11 @@ def check_key(key: object) -> str:
     if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in key):
         raise InvalidKeyError(f"key {key!r} has a control character: remove or escape it")
     return key
+
+
+def check_ttl(ttl: object) -> float:
+    """Return *ttl* if a lease can be so long."""
+    return _check_seconds("ttl", ttl, least=_SHORTEST_TTL, most=_LONGEST_TTL)
 
 
 def check_wait(wait: object) -> float | None:

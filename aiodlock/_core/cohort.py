@@ -20,6 +20,7 @@ from aiodlock._core.fence import COUNTS
 from aiodlock._core.hold import LEASE_ENDED, RELEASED, Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
 from aiodlock._core.place import INSIDE, Place
+from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockError, TooManyWaitersError
 from aiodlock.events import HoldRevoked, SizeDiffered
 from aiodlock.policy import Policy, Poll, Push, Retry
@@ -51,6 +52,7 @@ class Cohort:
         self.shape = shape
         self.policy = policy
         self.size = shape.size
+        self._hold = shape.hold
         self.most = max(1, shape.size // shape.weight) if policy.shares else 1
         self.renews = policy.renew
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
@@ -66,7 +68,7 @@ class Cohort:
         self.runs: Combiner | None = None
         self.holder: str | None = None  # who was inside at the last answer, for error messages
         self._retries_left = 0
-        self._retry_planned = False
+        self._retry_timer: Timer | None = None
 
     @property
     def live(self) -> int:
@@ -277,7 +279,7 @@ class Cohort:
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
         wanted = self.wanted
-        while len(self.standing) < wanted and not self._retry_planned:
+        while len(self.standing) < wanted and self._retry_timer is None:
             self._stand()
         while len(self.standing) > wanted:
             place, _ = self.standing.popitem()
@@ -313,7 +315,7 @@ class Cohort:
         place.count = count = place.count + 1
         if count == COUNTS - 1:
             place.until = 0.0  # the fence's count is used up: so is the batch
-        own = self.shape.hold(self, place, count, now)
+        own = self._hold(self, place, count, now)
         if self.engine.is_loud:
             own._simple = False
         place.holds = (own,)
@@ -353,7 +355,7 @@ class Cohort:
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
-        if self.live > len(self.standing):
+        if self.live > len(self.standing) and not place.unanswered:  # one in doubt has to be buried as well
             self.disown(place)
             place.end()
             self._stand(instead_of=place)
@@ -394,14 +396,16 @@ class Cohort:
             waited = retry.times * retry.interval
             self.fail(lambda: AcquireTimeoutError(self.line.key, waited=waited, holder=self.holder))
             return
-        self._retry_planned = True
-        self.engine.clock.call_at(self.engine.now() + retry.interval, self._retry)
+        self._retry_timer = self.engine.clock.call_at(self.engine.now() + retry.interval, self._retry)
 
     def _retry(self) -> None:
-        self._retry_planned = False
+        self._retry_timer = None
         self.balance()
 
     def _retire(self) -> None:
         if not self.retired:
             self.retired = True
+            self._forget_dead()
+            if self._retry_timer is not None:
+                self._retry_timer.cancel()
             self.engine.retire(self)

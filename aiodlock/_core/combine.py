@@ -21,13 +21,14 @@ class Combiner:
 
     def __init__(self, cohort: Cohort) -> None:
         self._cohort = cohort
+        self._loop = cohort.engine.loop
         cohort.runs = self
         self._runs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._turn: Waiter | None = None
+        self._turn: Waiter | None = None  # while it waits or works
 
     def add(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Queue *function*; its result, or that it raised, is in the future."""
-        result: asyncio.Future[T] = self._cohort.engine.loop.create_future()
+        result: asyncio.Future[T] = asyncio.Future(loop=self._loop)
         self._runs.append((function, result))
         if self._turn is None:
             self._ask_for_turn()
@@ -35,7 +36,7 @@ class Combiner:
 
     def give_up(self) -> None:
         """Wait no longer when nobody is left to run for."""
-        if self._turn is not None and all(result.done() for _, result in self._runs):
+        if self._turn is not None and not self._turn.done() and all(result.done() for _, result in self._runs):
             turn, self._turn = self._turn, None
             self._runs.clear()
             turn.cancel()
@@ -43,7 +44,7 @@ class Combiner:
 
     def _ask_for_turn(self) -> None:
         if own := self._cohort.grab():
-            self._turn = self._cohort.engine.loop.create_future()
+            self._turn = self._loop.create_future()
             self._turn.set_result(own)
         else:
             self._turn = self._cohort.queue()
@@ -52,37 +53,42 @@ class Combiner:
     def _combine(self, turn: Waiter) -> None:
         if turn is not self._turn:
             return
-        self._turn = None
         if error := turn.exception():
+            self._turn = None
             self._fail(error)
         elif own := turn.result():
-            try:
-                self._run_batch(own)
-            finally:
-                own._end(self._cohort.engine.now())
+            self._work(own)
+
+    def _work(self, own: Hold) -> None:
+        """Run a batch; keep the place for one more step, in which those just served may come again."""
+        cohort = self._cohort
+        if self._runs and not own._is_lost(cohort.engine.now()):
+            self._run_batch(own)
+            if not cohort.live and cohort.engine.now() < own._place.until:
+                self._loop.call_soon(self._work, own)
+                return
+        self._turn = None
         if self._runs:
             self._ask_for_turn()
+        own._end(cohort.engine.now())
 
     def _run_batch(self, own: Hold) -> None:
-        now = self._cohort.engine.now()
-        end = min(now + self._cohort.engine.batch, own._place.until)
-        while self._runs and now < end:
-            function, result = self._runs.popleft()
-            if not result.done():
-                _call(function, result)
-                now = self._cohort.engine.now()
+        now, runs = self._cohort.engine.now, self._runs
+        began = now()
+        end = min(began + self._cohort.engine.batch, own._place.until)
+        while runs and now() < end:
+            function, result = runs.popleft()
+            if result.done():
+                continue
+            try:
+                result.set_result(function())
+            except StopIteration as error:  # a future cannot carry it
+                result.set_exception(RuntimeError(f"the function raised {error!r}"))
+            except Exception as error:
+                result.set_exception(error)
 
     def _fail(self, error: BaseException) -> None:
         for _, result in self._runs:
             if not result.done():
                 result.set_exception(copy.copy(error))
         self._runs.clear()
-
-
-def _call(function: Callable[[], T], result: asyncio.Future[T]) -> None:
-    try:
-        result.set_result(function())
-    except StopIteration as error:  # a future cannot carry it
-        result.set_exception(RuntimeError(f"the function raised {error!r}"))
-    except Exception as error:
-        result.set_exception(error)

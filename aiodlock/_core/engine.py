@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aiodlock._core.cohort import Cohort, Shape
-from aiodlock._core.hold import Hold, Task
+from aiodlock._core.hold import Hold, Owners
 from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
@@ -33,7 +33,7 @@ from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend
 from aiodlock.clock import Clock
-from aiodlock.errors import BackendError, ClientClosedError
+from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError
 from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
 from aiodlock.policy import Policy
 
@@ -43,12 +43,6 @@ T = TypeVar("T")
 
 SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
-
-
-class Owners(dict["Task | None", Hold]):
-    """Who of our tasks is inside one line; shared by all of its cohorts, gone with the last of them."""
-
-    __slots__ = ("__weakref__",)
 
 
 class Engine:
@@ -127,6 +121,8 @@ class Engine:
         ticket, sent_at, inside = place.renewal(ttl)
         answer = (await self.ask(self.backend.renew([ticket])))[0]
         place.renewed(sent_at, inside, answer)
+        if answer is None:
+            raise BackendUnavailableError(f"no answer for {ticket.line.key!r}: its lease is as it was, try again")
 
     async def ask(self, verb: Awaitable[T]) -> T:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
@@ -176,7 +172,8 @@ class Engine:
     def on_call(self, call: Call) -> None:
         """Bring a call of the server to the place it is for; one for nobody here is answered by leaving."""
         if isinstance(call, Reconnected):
-            self.renew([place for place in self.places.values() if place.answered])
+            if asked := [place for place in self.places.values() if place.answered]:
+                self.renew(asked)
             self.latches.look_at_all()
         elif isinstance(call, Opened):
             self.latches.look(call.line)

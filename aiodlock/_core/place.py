@@ -154,7 +154,7 @@ class Place:
         """Return the ticket to renew, the instant before it is sent, and whether we know it inside."""
         sent_at, inside = self._sending(ttl), self.state is INSIDE
         again = sent_at + self.life / 6
-        self.engine.watchdog.watch(self, min(again, self.deadline) if inside else again)
+        self.engine.watchdog.watch(self, min(again, self.last_moment) if inside else again)
         ticket = self.ticket if ttl == self.ticket.ttl else replace(self.ticket, ttl=ttl)
         return ticket, sent_at, inside
 
@@ -216,6 +216,11 @@ class Place:
         """Whether the ticket has its full ttl; a called one has only what is left of its waiting life."""
         return self.life > 0.9 * self.ticket.ttl
 
+    @property
+    def last_moment(self) -> float:
+        """When it has to be visited at the latest: its life ends, or somebody's time inside."""
+        return min(self.deadline, min((own._limit for own in self.holds), default=math.inf))
+
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - self.life / 3
@@ -227,8 +232,7 @@ class Place:
 
     def plan_visit(self, now: float) -> None:
         """Be visited at the next third of the life, at its end, or when somebody's time inside is over."""
-        limit = min((own._limit for own in self.holds), default=math.inf)
-        due = min(self.deadline, limit)
+        due = self.last_moment
         if (self.cohort.renews or not self.is_confirmed) and now + self.life / 3 < due:
             self.engine.watchdog.watch(self, now + self.life / 3, slack=self.life / 32)
         else:
@@ -279,7 +283,10 @@ class Place:
             case Gone(why=why) if self.state is INSIDE:
                 self.lose(f"refused by the server: {why.value}")
             case Gone(why=why):
-                self.end()
+                if self.unanswered:
+                    self.leave()  # a join still on its way must not make it stand again
+                else:
+                    self.end()
                 self.cohort.refused(self, why, answer.holder)
 
     def _enter(self, epoch: int, life: float, deadline: float, *, company: bool) -> None:
@@ -307,7 +314,7 @@ class Place:
         pause = min(FIRST_PAUSE * 2**self.pauses, self.life / 6) * random.uniform(0.5, 1.0)
         self.pauses = min(self.pauses + 1, 20)
         due = self.engine.now() + pause
-        self.engine.watchdog.watch(self, min(due, self.deadline) if self.state is INSIDE else due)
+        self.engine.watchdog.watch(self, min(due, self.last_moment) if self.state is INSIDE else due)
 
     def _send_leave(self) -> None:
         verb = self.engine.backend.leave(self.ticket, bury=self.unanswered > 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
-from aiodlock._core.hold import Hold, Task, current_task
+from aiodlock._core.hold import Hold, Owners, Task, current_task
 from aiodlock._core.line import LineId, Row, Ticket
 from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError
 from aiodlock.events import LockAcquired
@@ -43,9 +43,7 @@ class Synchronizer(Generic[_HoldT]):
         self._wait, self._max_hold, self._on_lost = policy.wait, policy.max_hold, policy.on_lost
         self._cohort: Cohort | None = None  # where to queue, while it is in use
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._owners: dict[
-            Task | None, Hold
-        ] = {}  # which of our tasks are inside; the line's from the first acquire on
+        self._owners = Owners()  # which of our tasks are inside; the line's from the first acquire on
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._line.key!r}>"
@@ -129,7 +127,7 @@ class Synchronizer(Generic[_HoldT]):
         if own is not None and own._simple and own._cohort.pass_on(own):
             del owners[task]
             return
-        block = own and own._innermost_block(task)
+        block = owners.innermost_block(task)
         if block is None:
             raise NotHeldError(self.key, f"this task did not enter {self.key!r}: acquire() gives a hold to pass around")
         await block._end_block(error)
@@ -196,7 +194,11 @@ class Synchronizer(Generic[_HoldT]):
     def _held_by(self, task: Task | None, engine: Engine) -> Hold | None:
         """Return what *task* holds of the line, to enter it again; raise where it would wait for itself."""
         own = engine.owners_of(self._line).get(task)
-        if own is None or own._is_lost(engine.now()):
+        if own is None:
+            return None
+        if own._is_lost(engine.now()):
+            if any(block._task is task for block in own._all_blocks):
+                raise own._lost_error()  # loss is final: it is not taken again while its block runs
             return None
         if not self._policy.reentrant:
             raise LockError(
