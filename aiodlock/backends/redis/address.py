@@ -56,8 +56,8 @@ class Address:
             raise ConfigurationError(f"Redis URL has options that are not supported: {', '.join(unknown)}; {_HINT}")
         if tls and not (unverified or (tls.verify_mode is ssl.CERT_REQUIRED and tls.check_hostname)):
             raise ConfigurationError("Redis URL switches off the check of the certificate: give unverified=True")
-        password, user = options.pop("password", None), options.pop("username", None)
-        return cls(tls=tls, credentials=(lambda: (user, password)) if password else None, **options)
+        user, password = options.pop("username", None), options.pop("password", "")
+        return cls(tls=tls, credentials=(lambda: (user, password)) if user or password else None, **options)
 
     async def connect(self, protocol: Callable[[], _P]) -> _P:
         """Open a connection; nothing is said on it yet."""

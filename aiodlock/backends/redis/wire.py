@@ -112,7 +112,7 @@ class Link(asyncio.Protocol):
         self._timer = self.loop.call_later(self._interval, self._check)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(str(error or "closed by the server"))
+        self._end(str(error or "") or "closed by the server")
         self._closed.set()
 
     def pause_writing(self) -> None:

@@ -24,6 +24,8 @@ from aiodlock._core.line import (
     tombstone_life,
 )
 from aiodlock.backends.base import Capabilities
+from aiodlock.backends.redis.backend import _LEAVE
+from aiodlock.backends.redis.scripts import to_none
 from aiodlock.errors import BackendDataError
 from tests.integration.redis.conftest import Client
 
@@ -327,6 +329,22 @@ async def test_a_buried_id_never_stands(client: Client, ticket: Make) -> None:
     await client.backend.leave(standing, bury=True)
     assert await client.backend.join(standing) == Gone(GoneWhy.BURIED, None, 1)
     assert await client.do("PTTL", client.key(standing.line)) >= tombstone_life(100.0) * 1000 - 1000 * MS
+
+
+async def test_tombstones_whose_time_is_over_go_though_one_lasts_long(client: Client, ticket: Make) -> None:
+    async def bury(seconds: float) -> None:
+        mine = ticket(line=line)
+        await client.backend._call(_LEAVE, line, mine.id, round(seconds * 1e6), b"", decode=to_none)
+
+    line = LineId("lock", "graves")
+    lasting = ticket(line=line, ttl=600.0)
+    await client.backend.leave(lasting, bury=True)
+    for _ in range(30):
+        await bury(0.001)
+    for _ in range(20):
+        await bury(600.0)
+    assert await client.do("HLEN", client.key(line)) <= 30
+    assert await client.backend.join(lasting) == Gone(GoneWhy.BURIED, None, 1)
 
 
 # --- renew, change, revoke ---------------------------------------------------------------------------------

@@ -61,7 +61,8 @@ local function drop(id)
   records[id], line.changed[id], line.removed[id], line.dirty = false, nil, true, true
 end
 
--- Remember an id that must not stand any more, and forget the oldest whose time is over.
+-- Remember an id that must not stand any more. Forget the oldest whose time is over; one that outlasts the others goes
+-- behind them, so that it does not keep them.
 local function bury(id, gone, ends)
   local old = records[id]
   if old then
@@ -77,9 +78,16 @@ local function bury(id, gone, ends)
   touch(id)
   for _ = 1, 2 do
     local oldest = line.grave
-    if oldest == line.newest or read(oldest).ends > now then return end
-    line.grave = records[oldest].next
-    records[oldest], line.changed[oldest], line.removed[oldest] = false, nil, true
+    local record = read(oldest)
+    if oldest == line.newest or record.ends > now and record.ends <= ends then return end
+    line.grave = record.next
+    if record.ends <= now then
+      records[oldest], line.changed[oldest], line.removed[oldest] = false, nil, true
+    else
+      read(line.newest).next, record.next = oldest, ''
+      touch(line.newest) touch(oldest)
+      line.newest = oldest
+    end
   end
 end
 

@@ -12,7 +12,7 @@ local new = tonumber(ARGV[1])
 sweep()
 let_in()
 if line.inside + line.waiting > 0 then
-  local id = new < line.size and line.first or ''
+  local id = new < line.size and line.first or '' -- all who wait, however many: it is rare
   line.size, line.dirty = new, true
   while id ~= '' do
     local record = read(id)
