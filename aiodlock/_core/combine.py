@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from aiodlock._core.cohort import Cohort, Waiter
 from aiodlock._core.hold import Hold
+from aiodlock.errors import AiodlockError, ClientClosedError
 
 __all__ = ["Combiner"]
 
@@ -27,21 +28,24 @@ class Combiner:
 
     def add(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Queue *function*; its result, or that it raised, is in the future."""
-        result: asyncio.Future[T] = self._cohort.engine.loop.create_future()
-        self._runs.append((function, result))
         if self._turn is None:
             self._ask_for_turn()
+        result: asyncio.Future[T] = self._cohort.engine.loop.create_future()
+        self._runs.append((function, result))
         return result
 
     def give_up(self) -> None:
         """Wait no longer when nobody is left to run for."""
-        if self._turn is not None and all(result.done() for _, result in self._runs):
+        while self._runs and self._runs[0][1].done():
+            self._runs.popleft()
+        if self._turn is not None and not self._runs:
             turn, self._turn = self._turn, None
-            self._runs.clear()
             turn.cancel()
             self._cohort.give_up(turn)
 
     def _ask_for_turn(self) -> None:
+        if not self._cohort.engine.is_open:
+            raise ClientClosedError("the client was closed while this task waited")
         if own := self._cohort.grab():
             self._turn = self._cohort.engine.loop.create_future()
             self._turn.set_result(own)
@@ -57,11 +61,18 @@ class Combiner:
             self._fail(error)
         elif own := turn.result():
             try:
-                self._run_batch(own)
+                if own._loss is None:
+                    self._run_batch(own)
             finally:
+                self._go_on()  # in the queue before this turn ends, or the cohort would retire between the two
                 own._end(self._cohort.engine.now())
+
+    def _go_on(self) -> None:
         if self._runs:
-            self._ask_for_turn()
+            try:
+                self._ask_for_turn()
+            except AiodlockError as error:
+                self._fail(error)
 
     def _run_batch(self, own: Hold) -> None:
         now = self._cohort.engine.now()
@@ -84,5 +95,7 @@ def _call(function: Callable[[], T], result: asyncio.Future[T]) -> None:
         result.set_result(function())
     except StopIteration as error:  # a future cannot carry it
         result.set_exception(RuntimeError(f"the function raised {error!r}"))
-    except Exception as error:
+    except BaseException as error:  # also a CancelledError that it took from some future: it is the caller's
         result.set_exception(error)
+        if not isinstance(error, (Exception, asyncio.CancelledError)):
+            raise
