@@ -20,32 +20,53 @@ from aiodlock.errors import (
     TooManyWaitersError,
     UnsupportedError,
 )
+from aiodlock.locks.election import Election
+from aiodlock.locks.latch import Latch
 from aiodlock.locks.lock import Lock
+from aiodlock.locks.multi import MultiHold, MultiLock
+from aiodlock.locks.rwlock import ReadLock, ReadWriteLock, WriteHold, WriteLock
+from aiodlock.locks.segmented import AnySegment, SegmentedLock, SegmentHold, SegmentLock, StealingLock
+from aiodlock.locks.semaphore import Permit, Semaphore
 from aiodlock.policy import Policy, Poll, Push, Retry
 
 __all__ = [
     "AcquireTimeoutError",
     "AiodlockError",
+    "AnySegment",
     "BackendDataError",
     "BackendError",
     "BackendUnavailableError",
     "ClientClosedError",
     "ConfigurationError",
+    "Election",
     "Hold",
     "InvalidKeyError",
+    "Latch",
     "Lock",
     "LockClient",
     "LockError",
     "LockLostError",
     "MissingDependencyError",
+    "MultiHold",
+    "MultiLock",
     "NotHeldError",
+    "Permit",
     "Policy",
     "Poll",
     "Push",
     "QuorumError",
+    "ReadLock",
+    "ReadWriteLock",
     "Retry",
     "Row",
+    "SegmentHold",
+    "SegmentLock",
+    "SegmentedLock",
+    "Semaphore",
+    "StealingLock",
     "TooManyWaitersError",
     "UnsupportedError",
+    "WriteHold",
+    "WriteLock",
     "connect",
 ]

@@ -8,18 +8,25 @@ import socket
 import weakref
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from aiodlock._core.cancel import finish
 from aiodlock._core.engine import Engine
-from aiodlock._core.line import LineId, Row
+from aiodlock._core.line import Row
 from aiodlock.backends.base import Backend
 from aiodlock.backends.registry import backend_of
 from aiodlock.clock import Clock, SystemClock
 from aiodlock.errors import ClientClosedError
 from aiodlock.events import EventQueue, EventSink
+from aiodlock.locks.base import Synchronizer
+from aiodlock.locks.election import Election
+from aiodlock.locks.latch import Latch
 from aiodlock.locks.lock import Lock
-from aiodlock.policy import OnLost, Policy, Poll, Push, Retry, check_count, check_key
+from aiodlock.locks.multi import MultiLock
+from aiodlock.locks.rwlock import ReadWriteLock
+from aiodlock.locks.segmented import SegmentedLock
+from aiodlock.locks.semaphore import Semaphore
+from aiodlock.policy import Policy, Poll, Push, Retry, Settings, check_count, check_key
 
 __all__ = ["LockClient", "connect"]
 
@@ -145,30 +152,36 @@ class LockClient:
         for row in await engine.ask(engine.backend.inspect("*", pattern)):
             yield row
 
-    def lock(
-        self,
-        key: str,
-        *,
-        ttl: float = 30.0,
-        wait: float | None = None,
-        renew: bool = True,
-        max_hold: float | None = None,
-        fair: bool = False,
-        reentrant: bool = True,
-        on_lost: OnLost = "cancel",
-        linger: float = 0.0,
-        waiting: Push | Poll | Retry | None = None,
-    ) -> Lock:
-        """Return the lock of *key*. No I/O.
+    def lock(self, key: str, **policy: Unpack[Settings]) -> Lock:
+        """Return the lock of *key*: one task at a time. No I/O."""
+        return Lock(self, check_key(key), self._policy(policy))
 
-        *ttl*: the lease, renewed at a third of it unless *renew* is false. *wait*: how long acquiring may take, None
-        for ever. *max_hold*: the longest hold in all. *fair*: strict order across processes, at a round trip per hold.
-        *on_lost*: ``"cancel"`` the block, ``"flag"`` only, or a function of the hold. *linger*: keep an unwanted ticket
-        so long for the next local task. *waiting*: how to learn of one's turn where push is not allowed.
-        """
-        line = LineId("lock", check_key(key))
-        policy = Policy(ttl, renew, max_hold, wait, fair, reentrant, on_lost, linger, waiting or self._waiting)
-        return Lock(self, line, policy)
+    def rwlock(self, key: str, **policy: Unpack[Settings]) -> ReadWriteLock:
+        """Return the read-write lock of *key*: many readers or one writer. No I/O."""
+        return ReadWriteLock(self, check_key(key), self._policy(policy))
+
+    def semaphore(self, key: str, *, permits: int, **policy: Unpack[Settings]) -> Semaphore:
+        """Return the semaphore of *key*: at most *permits* at a time. No I/O."""
+        return Semaphore(self, check_key(key), self._policy(policy), permits=permits)
+
+    def latch(self, key: str, *, count: int, ttl: float = 30.0, wait: float | None = None) -> Latch:
+        """Return the latch of *key*, which opens after *count* steps. No I/O."""
+        return Latch(self, check_key(key), Policy(ttl=ttl, wait=wait), count=count)
+
+    def multi(self, *members: Synchronizer[Any] | MultiLock, wait: float | None = None) -> MultiLock:
+        """Return several locks as one, also of other clients and kinds: all or nothing. No I/O."""
+        return MultiLock(members, wait=wait)
+
+    def segmented(self, key: str, *, segments: int, **policy: Unpack[Settings]) -> SegmentedLock:
+        """Return *key* as *segments* locks with a router in front. No I/O."""
+        return SegmentedLock(self, check_key(key), self._policy(policy), segments=segments)
+
+    def election(self, key: str, **policy: Unpack[Settings]) -> Election:
+        """Return the election of the role *key*: one process leads at a time. No I/O."""
+        return Election(self, check_key(key), self._policy(policy))
+
+    def _policy(self, settings: Settings) -> Policy:
+        return Policy(**{"waiting": self._waiting, **settings})  # type: ignore[arg-type]
 
     def _at_work(self) -> Engine:
         """Return the engine, or say why there is none for this caller."""

@@ -5,14 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from aiodlock.errors import ConfigurationError, InvalidKeyError
 
 if TYPE_CHECKING:
     from aiodlock._core.hold import Hold
 
-__all__ = ["DEFAULT", "Default", "OnLost", "Policy", "Poll", "Push", "Retry", "check_count", "check_key", "check_wait"]
+__all__ = [
+    "DEFAULT",
+    "Default",
+    "OnLost",
+    "Policy",
+    "Poll",
+    "Push",
+    "Retry",
+    "Settings",
+    "check_count",
+    "check_key",
+    "check_ttl",
+    "check_wait",
+]
 
 OnLost: TypeAlias = "Literal['cancel', 'flag'] | Callable[[Hold], None]"
 
@@ -60,9 +73,29 @@ class Retry:
         _check_seconds("Retry(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
 
 
+class Settings(TypedDict, total=False):
+    """What can be said of a lock when it is made; see `Policy` for the defaults."""
+
+    ttl: float
+    renew: bool
+    max_hold: float | None
+    wait: float | None
+    fair: bool
+    reentrant: bool
+    on_lost: OnLost
+    linger: float
+    waiting: Push | Poll | Retry
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How one lock behaves; checked when it is made."""
+    """How one lock behaves; checked when it is made.
+
+    `ttl`: the lease, renewed at a third of it unless `renew` is false. `wait`: how long acquiring may take, None for
+    ever. `max_hold`: the longest hold in all. `fair`: strict order across processes, at a round trip per hold.
+    `on_lost`: ``"cancel"`` the block, ``"flag"`` only, or a function of the hold. `linger`: keep an unwanted ticket
+    so long for the next local task. `waiting`: how to learn of one's turn where push is not allowed.
+    """
 
     ttl: float = 30.0
     renew: bool = True
@@ -75,7 +108,7 @@ class Policy:
     waiting: Push | Poll | Retry = Push()
 
     def __post_init__(self) -> None:
-        _check_seconds("ttl", self.ttl, least=_SHORTEST_TTL, most=_LONGEST_TTL)
+        check_ttl(self.ttl)
         for name in ("renew", "fair", "reentrant"):
             _check_flag(name, getattr(self, name))
         if self.max_hold is not None:
@@ -112,6 +145,11 @@ def check_key(key: object) -> str:
     return key
 
 
+def check_ttl(ttl: object) -> float:
+    """Return *ttl* if a lease can be so long."""
+    return _check_seconds("ttl", ttl, least=_SHORTEST_TTL, most=_LONGEST_TTL)
+
+
 def check_wait(wait: object) -> float | None:
     """Return *wait* if it is None or seconds that can be waited."""
     if wait is None:
@@ -127,9 +165,13 @@ def check_count(name: str, value: object, *, least: int = 1, most: int = 1 << 30
 
 
 def _check_seconds(name: str, value: object, *, least: float, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+    try:
+        seconds = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        seconds = math.nan
+    if not least <= seconds <= most:
         raise ConfigurationError(f"{name}={value!r}: give seconds from {least:g} to {most:g}")
-    return float(value)
+    return seconds
 
 
 def _check_flag(name: str, value: object) -> None:

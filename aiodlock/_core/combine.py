@@ -22,15 +22,16 @@ class Combiner:
 
     def __init__(self, cohort: Cohort) -> None:
         self._cohort = cohort
+        self._loop = cohort.engine.loop
         cohort.runs = self
         self._runs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._turn: Waiter | None = None
+        self._turn: Waiter | None = None  # while it waits or works
 
     def add(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Queue *function*; its result, or that it raised, is in the future."""
         if self._turn is None:
             self._ask_for_turn()
-        result: asyncio.Future[T] = self._cohort.engine.loop.create_future()
+        result: asyncio.Future[T] = asyncio.Future(loop=self._loop)
         self._runs.append((function, result))
         return result
 
@@ -38,7 +39,7 @@ class Combiner:
         """Wait no longer when nobody is left to run for."""
         while self._runs and self._runs[0][1].done():
             self._runs.popleft()
-        if self._turn is not None and not self._runs:
+        if not self._runs and self._turn is not None and not self._turn.done():
             turn, self._turn = self._turn, None
             turn.cancel()
             self._cohort.give_up(turn)
@@ -47,7 +48,7 @@ class Combiner:
         if not self._cohort.engine.is_open:
             raise ClientClosedError("the client was closed while this task waited")
         if own := self._cohort.grab():
-            self._turn = self._cohort.engine.loop.create_future()
+            self._turn = self._loop.create_future()
             self._turn.set_result(own)
         else:
             self._turn = self._cohort.queue()
@@ -56,46 +57,48 @@ class Combiner:
     def _combine(self, turn: Waiter) -> None:
         if turn is not self._turn:
             return
-        self._turn = None
         if error := turn.exception():
+            self._turn = None
             self._fail(error)
         elif own := turn.result():
-            try:
-                if own._loss is None:
-                    self._run_batch(own)
-            finally:
-                self._go_on()  # in the queue before this turn ends, or the cohort would retire between the two
-                own._end(self._cohort.engine.now())
+            self._work(own)
 
-    def _go_on(self) -> None:
-        if self._runs:
-            try:
+    def _work(self, own: Hold) -> None:
+        """Run a batch; keep the place for one more step, in which those just served may come again."""
+        cohort = self._cohort
+        if self._runs and not own._is_lost(cohort.engine.now()):
+            self._run_batch(own)
+            if not cohort.live and cohort.engine.now() < own._place.until:
+                self._loop.call_soon(self._work, own)
+                return
+        self._turn = None
+        self._ask_again()  # before this turn ends: else the cohort would retire between the two
+        own._end(cohort.engine.now())
+
+    def _ask_again(self) -> None:
+        try:
+            if self._runs:
                 self._ask_for_turn()
-            except AiodlockError as error:
-                self._fail(error)
+        except AiodlockError as error:
+            self._fail(error)
 
     def _run_batch(self, own: Hold) -> None:
-        now = self._cohort.engine.now()
-        end = min(now + self._cohort.engine.batch, own._place.until)
-        while self._runs and now < end:
-            function, result = self._runs.popleft()
-            if not result.done():
-                _call(function, result)
-                now = self._cohort.engine.now()
+        now, runs = self._cohort.engine.now, self._runs
+        began = now()
+        end = min(began + self._cohort.engine.batch, own._place.until)
+        while runs and now() < end:
+            function, result = runs.popleft()
+            if result.done():
+                continue
+            try:
+                result.set_result(function())
+            except StopIteration as error:  # a future cannot carry it
+                result.set_exception(RuntimeError(f"the function raised {error!r}"))
+            except BaseException as error:  # also what the caller's task has to raise itself
+                result.set_exception(error)
 
     def _fail(self, error: BaseException) -> None:
         for _, result in self._runs:
             if not result.done():
                 result.set_exception(copy.copy(error))
         self._runs.clear()
-
-
-def _call(function: Callable[[], T], result: asyncio.Future[T]) -> None:
-    try:
-        result.set_result(function())
-    except StopIteration as error:  # a future cannot carry it
-        result.set_exception(RuntimeError(f"the function raised {error!r}"))
-    except BaseException as error:  # also a CancelledError that it took from some future: it is the caller's
-        result.set_exception(error)
-        if not isinstance(error, (Exception, asyncio.CancelledError)):
-            raise

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import secrets
 import weakref
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiodlock._core.cohort import Cohort, Shape
-from aiodlock._core.hold import Hold, Task
+from aiodlock._core.hold import Hold, Owners
+from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
     AskedToGo,
@@ -31,8 +33,8 @@ from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend
 from aiodlock.clock import Clock
-from aiodlock.errors import BackendError, ClientClosedError
-from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased
+from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError
+from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
 from aiodlock.policy import Policy
 
 __all__ = ["Engine"]
@@ -41,12 +43,6 @@ T = TypeVar("T")
 
 SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
-
-
-class Owners(dict["Task | None", Hold]):
-    """Who of our tasks is inside one line; shared by all of its cohorts, gone with the last of them."""
-
-    __slots__ = ("__weakref__",)
 
 
 class Engine:
@@ -71,6 +67,7 @@ class Engine:
         self.leaving: set[Place] = set()
         self.watchdog = Watchdog(clock, self._visit)
         self.work = Supervisor(self._report)
+        self.latches = Latches(self)
         self._cohorts: dict[tuple[object, ...], Cohort] = {}
         self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
@@ -99,6 +96,10 @@ class Engine:
         if self._cohorts.get(cohort.key) is cohort:
             del self._cohorts[cohort.key]
 
+    def is_in_use(self, line: LineId) -> bool:
+        """Whether any task of ours holds *line* or waits for it."""
+        return any(cohort.line == line and not cohort.retired for cohort in (*self._cohorts.values(), *self._alone))
+
     def owners_of(self, line: LineId) -> Owners:
         """Return who of our tasks is inside *line*."""
         owners = self._owners.get(line)
@@ -121,10 +122,34 @@ class Engine:
         ticket, sent_at, inside = place.renewal(ttl)
         answer = (await self.ask(self.backend.renew([ticket])))[0]
         place.renewed(sent_at, inside, answer)
+        if answer is None:
+            raise BackendUnavailableError(f"no answer for {ticket.line.key!r}: its lease is as it was, try again")
 
     async def ask(self, verb: Awaitable[T]) -> T:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
         return await asyncio.shield(self.work.own(verb, lambda _: None))
+
+    def limit(self, future: asyncio.Future[Any], seconds: float, outcome: object) -> None:
+        """End *future* after *seconds*, if nothing else does: with *outcome*, raised if it is an error."""
+        if seconds == math.inf:
+            return
+
+        def expire() -> None:
+            if future.done():
+                return
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        timer = self.clock.call_at(self.now() + seconds, expire)
+        future.add_done_callback(lambda _: timer.cancel())
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the client's clock."""
+        woken = self.loop.create_future()
+        self.limit(woken, seconds, None)
+        await woken
 
     def measure(self, round_trip: float) -> None:
         """Learn how long a grant takes; a batch is four times that."""
@@ -150,8 +175,9 @@ class Engine:
         if isinstance(call, Reconnected):
             if asked := [place for place in self.places.values() if place.answered]:
                 self.renew(asked)
+            self.latches.look_at_all()
         elif isinstance(call, Opened):
-            ...
+            self.latches.look(call.line)
         elif place := self.places.get(call.id):
             self._hear(place, call)
         elif isinstance(call, Called):
@@ -183,7 +209,7 @@ class Engine:
             place.renewed(sent_at, inside, answer)
 
     def _report(self, error: BaseException) -> None:
-        self.emit(BackendFailed(repr(error)))
+        self.emit(BackendFailed(repr(error)) if isinstance(error, BackendError) else TaskFailed("work", repr(error)))
 
     # --- the end -----------------------------------------------------------------------------------------------
 
@@ -191,7 +217,8 @@ class Engine:
         """Lose every hold, wait a little for their blocks, leave every line, close the backend."""
         self.is_open, self.is_loud = False, True
         for cohort in [*self._cohorts.values(), *self._alone]:
-            cohort.fail(lambda: ClientClosedError("the client was closed while this task waited"))
+            cohort.fail(_closed)
+        self.latches.fail(_closed)
         places = list(self.places.values())
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}
         for place in places:
@@ -216,3 +243,7 @@ class Engine:
             await asyncio.wait(confirmed, timeout=until - self.loop.time())
         self.is_over = True
         await self.work.drain(within=until - self.loop.time())
+
+
+def _closed() -> ClientClosedError:
+    return ClientClosedError("the client was closed while this task waited")

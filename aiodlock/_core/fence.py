@@ -1,18 +1,19 @@
-"""The fence: one growing integer per ownership, made of the server's epoch and a local count."""
+"""The fence: one growing integer per ownership: the server's epoch, then a local count. Positive, 63 bits."""
 
 from __future__ import annotations
 
-__all__ = ["COUNTS", "EPOCHS", "fence", "split"]
+__all__ = ["COUNTS", "COUNT_BITS", "EPOCHS", "fence", "split"]
 
-COUNTS = 1 << 15  # local hand-offs of one ticket; when they are used up the batch is over
+COUNT_BITS = 15
+COUNTS = 1 << COUNT_BITS  # local hand-offs of one ticket; when they are used up the batch is over
 EPOCHS = 1 << 48
 
 
 def fence(epoch: int, count: int) -> int:
-    """Return the fence of the *count*-th ownership under *epoch*: positive, 63 bits."""
-    return (epoch << 15) + count
+    """Return the fence of the *count*-th ownership under *epoch*."""
+    return (epoch << COUNT_BITS) + count
 
 
 def split(value: int) -> tuple[int, int]:
     """Return the epoch and count of a fence."""
-    return value >> 15, value & (COUNTS - 1)
+    return value >> COUNT_BITS, value & (COUNTS - 1)

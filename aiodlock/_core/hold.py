@@ -21,17 +21,20 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import anyio.lowlevel
+
 from aiodlock._core.cancel import finish
-from aiodlock._core.fence import fence
+from aiodlock._core.fence import COUNT_BITS
 from aiodlock.errors import LockLostError, NotHeldError
 from aiodlock.events import HoldAbandoned, HoldLost, TaskFailed
+from aiodlock.policy import check_ttl
 
 if TYPE_CHECKING:
     from aiodlock._core.cohort import Cohort
     from aiodlock._core.place import Place
     from aiodlock.policy import OnLost
 
-__all__ = ["Hold", "HoldState", "Task", "current_task"]
+__all__ = ["Hold", "HoldState", "Owners", "Task", "current_task"]
 
 GRACE = 1.0  # how long a release waits for the server; then it goes on in the background
 LEASE_ENDED = "its lease ended before a renewal was confirmed"
@@ -57,6 +60,22 @@ RELEASED: Final = HoldState.RELEASED
 _MOVES = {HELD: {LOST, RELEASED}, LOST: {RELEASED}, RELEASED: set[HoldState]()}
 
 
+class Owners(dict["Task | None", "Hold"]):
+    """Who of our tasks is inside one line; shared by all of its cohorts, gone with the last of them."""
+
+    __slots__ = ("__weakref__", "released")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released: list[Hold] = []  # in blocks that are still open
+
+    def innermost_block(self, task: Task | None) -> Hold | None:
+        """Return the handle through which *task* entered last and has not left."""
+        own = self.get(task)
+        blocks = (*self.released, *(own._all_blocks if own is not None else ()))
+        return next((block for block in reversed(blocks) if block._task is task), None)
+
+
 class Hold:
     """A key that is held: its fence, the time left, and the way out.
 
@@ -80,15 +99,17 @@ class Hold:
     _cancelled = False  # whether we cancelled the task of this block
     _cancelling = 0  # how often it was cancelled before the block
     _first: Hold | None = None  # the ownership that this is another handle of
+    _is_guest = False  # whether another task than the owner has this handle
     # Of an ownership:
     _entries = 1  # handles not released yet
+    _guests = 0  # how many of them other tasks have
     _blocks: tuple[Hold, ...] = ()  # further handles that are in a block
     _limit = math.inf
     _loss: str | None = None
     _revocation: str | None = None
     _abandoned = False
     _outer: Hold | None = None  # another ownership of the same task and line (permits of a semaphore)
-    _handle: weakref.ref[Hold] | None = None  # the one outside any block
+    _handles: tuple[weakref.ref[Hold], ...] = ()  # those made outside a block and not released yet
     _watchers: tuple[asyncio.Future[None], ...] = ()
 
     def __init__(self, cohort: Cohort, place: Place, count: int, now: float) -> None:
@@ -114,7 +135,7 @@ class Hold:
     @property
     def fence(self) -> int:
         """A number that is larger for every later ownership of this key; check it where the protected data lives."""
-        return fence(self._place.epoch, self._count)
+        return (self._place.epoch << COUNT_BITS) + self._count
 
     @property
     def owner(self) -> str:
@@ -136,7 +157,13 @@ class Hold:
     @property
     def lost(self) -> bool:
         """Whether the lease ended while this was held. Local: past the deadline it says so before any I/O."""
-        return self._own._is_lost(self._cohort.engine.now())
+        own = self._own
+        return own._loss is not None if self._state is RELEASED else own._is_lost(self._cohort.engine.now())
+
+    @property
+    def is_released(self) -> bool:
+        """Whether it was given back."""
+        return self._state is RELEASED
 
     @property
     def revoked(self) -> bool:
@@ -173,7 +200,7 @@ class Hold:
         Cancellation: the request is seen through in the background; the hold may live longer than before.
         """
         self.check()
-        await self._cohort.engine.extend(self._place, ttl)
+        await self._cohort.engine.extend(self._place, check_ttl(ttl))
         self.check()
 
     async def release(self) -> None:
@@ -198,12 +225,8 @@ class Hold:
 
     async def __aenter__(self) -> Self:
         self.check()
-        own, owners, task = self._own, self._cohort.owners, current_task(self._cohort.engine.loop)
-        if own._task is not task:
-            if owners.get(own._task) is own:
-                del owners[own._task]
-            own._task = task
-            owners.setdefault(task, own)
+        task = current_task(self._cohort.engine.loop)
+        self._belong_to(task)
         self._begin_block(task)
         return self
 
@@ -226,15 +249,30 @@ class Hold:
         own._entries += 1
         hold = type(self)(self._cohort, self._place, self._count, self._since)
         hold._simple, hold._first, hold._on_lost = False, own, on_lost
+        if current_task(self._cohort.engine.loop) is not own._task:
+            hold._is_guest = True
+            own._guests += 1
         return hold
 
-    def _outside(self, on_lost: OnLost, *, first: bool = False) -> Self:
-        """Return a handle that no block keeps alive: if it is dropped, the ownership is renewed no more."""
+    def _hand_over(self, on_lost: OnLost) -> Self:
+        """Return the first handle that the user has of a fresh ownership outside a block; this one is the engine's."""
         hold = self._again(on_lost)
-        if first:
-            self._entries -= 1  # this one was made to be the engine's
-        self._own._handle = weakref.ref(hold, self._own._collected)
+        self._entries -= 1
         return hold
+
+    def _watch_handle(self) -> None:
+        """Notice when this handle, which no block keeps alive, is dropped."""
+        own = self._own
+        own._handles = (*own._handles, weakref.ref(self, own._collected))
+
+    def _belong_to(self, task: Task | None) -> None:
+        """Make *task* the owner."""
+        own, owners = self._own, self._cohort.owners
+        if own._task is not task:
+            if owners.get(own._task) is own:
+                del owners[own._task]
+                owners.setdefault(task, own)
+            own._task = task
 
     def _move(self, state: HoldState) -> None:
         if state not in _MOVES[self._state]:
@@ -259,11 +297,14 @@ class Hold:
         self._block = None
         own._blocks = tuple(block for block in own._blocks if block is not self)
         left = None
-        if self._state is not RELEASED:  # released inside the block: nothing is left to do
+        if self._state is not RELEASED:
             own._is_lost(self._cohort.engine.now())
             left = self._drop_entry()
-        elif own._loss is None or not self._cancelled:
-            return
+        else:  # inside the block: nothing is left to do but to take a cancel back
+            if self in self._cohort.owners.released:
+                self._cohort.owners.released.remove(self)
+            if own._loss is None or not self._cancelled:
+                return
         if own._loss is not None:
             await self._let_out(error, was_outermost=was_outermost)
         elif left is not None:
@@ -273,12 +314,14 @@ class Hold:
         """Let out of a lost block an outer cancel, the body's own error with a note, or `LockLostError`."""
         outer = self._cancelled and await self._take_back_cancel(error)
         loss = self._lost_error()
+        if not outer and (error is None or (self._cancelled and isinstance(error, asyncio.CancelledError))):
+            await anyio.lowlevel.checkpoint_if_cancelled()  # a scope does not cancel a task that is being cancelled
+            raise loss from error
         if error is None:
-            raise asyncio.CancelledError if outer else loss
+            raise asyncio.CancelledError
         if isinstance(error, asyncio.CancelledError):
-            if self._cancelled and not outer:
-                raise loss from error
-        elif was_outermost and not isinstance(error, LockLostError):
+            return
+        if was_outermost and not isinstance(error, LockLostError):
             error.add_note(str(loss))
 
     async def _take_back_cancel(self, error: BaseException | None) -> bool:
@@ -308,10 +351,6 @@ class Hold:
     def _all_blocks(self) -> tuple[Hold, ...]:
         return self._blocks if self._block is None else (self, *self._blocks)
 
-    def _innermost_block(self, task: Task | None) -> Hold | None:
-        """Return the handle through which *task* entered last."""
-        return next((block for block in reversed(self._all_blocks) if block._task is task), None)
-
     def _set_limit(self, max_hold: float) -> None:
         """Be held no longer than *max_hold* in all."""
         self._simple = False
@@ -340,8 +379,8 @@ class Hold:
         for watcher in self._watchers:
             if not watcher.done():
                 watcher.set_result(None)
-        outside = self._handle() if self._handle is not None else None
-        for hold in {self, *self._blocks, *filter(None, (outside,))}:
+        outside = [hold for handle in self._handles if (hold := handle())]
+        for hold in {self, *self._blocks, *outside}:
             hold._hear_loss()
         if not self._all_blocks:
             self._disown()  # nobody may ever release it
@@ -350,11 +389,16 @@ class Hold:
         if self._state is not HELD:
             return
         self._move(LOST)
-        engine = self._cohort.engine
+        loop = self._cohort.engine.loop
         if callable(self._on_lost):
-            engine.loop.call_soon(self._tell, self._on_lost)
-        elif self._on_lost == "cancel" and self._block is not None and self._task is not _running_task():
-            assert self._task is not None
+            loop.call_soon(self._tell, self._on_lost)
+        elif self._on_lost == "cancel" and self._task is _running_task():
+            loop.call_soon(self._cancel)  # a cancel sent to the running task could arrive after its block
+        elif self._on_lost == "cancel":
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._state is LOST and self._block is not None and self._task is not None:
             self._cancelling, self._cancelled = self._block, self._task.cancel(f"lock {self.key!r} was lost")
 
     def _tell(self, on_lost: Callable[[Hold], None]) -> None:
@@ -370,12 +414,17 @@ class Hold:
         elif not self._abandoned and all(_is_done(hold._task) for hold in (self, *self._blocks)):
             self._abandon()
 
-    def _collected(self, _: object) -> None:
-        """Notice that the handle outside any block was dropped without release."""
-        if self._entries and not self._all_blocks and self._loss is None and not self._abandoned:
+    def _collected(self, handle: weakref.ref[Hold]) -> None:
+        """Notice that a handle outside any block was dropped without release; after the last one nobody can."""
+        self._handles = tuple(other for other in self._handles if other is not handle)
+        if self._loss is not None or self._abandoned:
+            return
+        if self._entries > 1:
+            self._entries -= 1
+        else:
             self._abandon()
-            message = f"a hold of {self.key!r} was dropped without release(): it is renewed no more"
-            warnings.warn(message, ResourceWarning, stacklevel=2)
+        message = f"a hold of {self.key!r} was dropped without release(): keep it and release it, or use 'async with'"
+        warnings.warn(message, ResourceWarning, stacklevel=2)
 
     def _abandon(self) -> None:
         self._abandoned = True
@@ -395,12 +444,20 @@ class Hold:
         self._move(RELEASED)
         own = self._own
         own._entries -= 1
-        return None if own._entries else own._end(self._cohort.engine.now())
+        own._guests -= self._is_guest
+        if own._handles:
+            own._handles = tuple(handle for handle in own._handles if handle() is not self)
+        if not own._entries:
+            return own._end(self._cohort.engine.now())
+        if own._entries == own._guests and self._cohort.owners.get(own._task) is own:
+            del self._cohort.owners[own._task]  # the owner is out; asking again, it waits for its guests
+        return None
 
     def _end(self, now: float) -> asyncio.Future[None] | None:
         """End the ownership: its place passes on."""
         self._entries = 0
         self._disown()
+        self._cohort.owners.released += self._all_blocks
         if self._cohort.engine.is_loud:
             self._cohort.engine.ownership_ended(self, now)
         return self._cohort.give_back(self, now)

@@ -95,7 +95,7 @@ class Place:
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
         self.until = 0.0  # until when it may be handed to another local task
-        self.idle_until = math.inf  # kept that long although nobody is inside
+        self.idle_until = 0.0
         self.company = False
         self.company_since = 0.0
         self.asked_to_go = False
@@ -154,7 +154,7 @@ class Place:
         """Return the ticket to renew, the instant before it is sent, and whether we know it inside."""
         sent_at, inside = self._sending(ttl), self.state is INSIDE
         again = sent_at + self.life / 6
-        self.engine.watchdog.watch(self, min(again, self._due) if inside else again)
+        self.engine.watchdog.watch(self, min(again, self.last_moment) if inside else again)
         ticket = self.ticket if ttl == self.ticket.ttl else replace(self.ticket, ttl=ttl)
         return ticket, sent_at, inside
 
@@ -216,6 +216,12 @@ class Place:
         """Whether the ticket has its full ttl; a called one has only what is left of its waiting life."""
         return self.life > 0.9 * self.ticket.ttl
 
+    @property
+    def last_moment(self) -> float:
+        """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
+        idle_until = self.idle_until or math.inf
+        return min(self.deadline, min((own._limit for own in self.holds), default=idle_until))
+
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - self.life / 3
@@ -227,16 +233,11 @@ class Place:
 
     def plan_visit(self, now: float) -> None:
         """Be visited at the next third of the life, at its end, or when somebody's time inside is over."""
-        due = self._due
+        due = self.last_moment
         if (self.cohort.renews or not self.is_confirmed) and now + self.life / 3 < due:
             self.engine.watchdog.watch(self, now + self.life / 3, slack=self.life / 32)
         else:
             self.engine.watchdog.watch(self, due)
-
-    @property
-    def _due(self) -> float:
-        """When something has to be done at the latest."""
-        return min(self.deadline, min((own._limit for own in self.holds), default=self.idle_until))
 
     # --- inner -------------------------------------------------------------------------------------------------
 
@@ -283,9 +284,10 @@ class Place:
             case Gone(why=why) if self.state is INSIDE:
                 self.lose(f"refused by the server: {why.value}")
             case Gone(why=why):
-                self.end()
                 if self.unanswered:
-                    self.leave()  # an earlier join of this id may still arrive: it must find a grave
+                    self.leave()  # a join still on its way must not make it stand again
+                else:
+                    self.end()
                 self.cohort.refused(self, why, answer.holder)
 
     def _enter(self, epoch: int, life: float, deadline: float, *, company: bool) -> None:
@@ -313,7 +315,7 @@ class Place:
         pause = min(FIRST_PAUSE * 2**self.pauses, self.life / 6) * random.uniform(0.5, 1.0)
         self.pauses = min(self.pauses + 1, 20)
         due = self.engine.now() + pause
-        self.engine.watchdog.watch(self, min(due, self._due) if self.state is INSIDE else due)
+        self.engine.watchdog.watch(self, min(due, self.last_moment) if self.state is INSIDE else due)
 
     def _send_leave(self) -> None:
         verb = self.engine.backend.leave(self.ticket, bury=self.unanswered > 0)

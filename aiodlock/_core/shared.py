@@ -44,6 +44,19 @@ class SharedCohort(Cohort):
             self.open.append(place)
         self.balance()
 
+    def adopt(self, place: Place) -> None:
+        """Take over the place of a writer that goes on reading."""
+        writers, place.cohort = place.cohort, self
+        writers.disown(place)
+        self.inside[place] = None
+        place.holds = dict.fromkeys(place.holds)
+        for own in place.holds:
+            own._cohort = self
+        place.set_until()
+        if not place.company and not self.live:
+            self.open.append(place)
+        writers.balance()
+
     def company_changed(self, place: Place) -> None:
         """Hear whether others wait: then no new reader enters."""
         if place.company and place in self.open:

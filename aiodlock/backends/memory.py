@@ -46,6 +46,7 @@ _S = TypeVar("_S", bound=Answer | Call)
 
 _LAST_EPOCH_LIFE = 60.0  # a line's last epoch outlives its last ticket by this
 _SWEEP_STEPS = 100  # expired tickets that one verb clears away at most
+_FEW = 256
 _TICKS_PER_SECOND = 62_500  # epochs never run ahead of the clock below so many grants a second
 
 
@@ -113,6 +114,7 @@ class MemoryServer:
         self.clock = clock or SystemClock()
         self._lines: dict[LineId, _Line] = {}
         self._latches: dict[LineId, _Latch] = {}
+        self._most_kept = _FEW  # lines and latches, until those that are over are looked for
 
     def join(self, ticket: Ticket, client: MemoryBackend, *, queue: bool, instead_of: TicketId | None) -> Answer:
         now = self.clock.now()
@@ -189,6 +191,7 @@ class MemoryServer:
         now = self.clock.now()
         latch = self._latches.get(line_id)
         if latch is None or latch.ends <= now:
+            self._forget_lines(now)
             latch = self._latches[line_id] = _Latch(count)
         latch.ends = max(latch.ends, now + ttl)
         latch.watchers.add(client)
@@ -219,10 +222,12 @@ class MemoryServer:
         return line
 
     def _forget_lines(self, now: float) -> None:
-        for line_id in [name for name, line in self._lines.items() if line.is_over(now)][:_SWEEP_STEPS]:
-            del self._lines[line_id]
-        for name in [name for name, latch in self._latches.items() if latch.ends <= now]:
-            del self._latches[name]
+        """Forget what is over, each time their number has doubled: a new line then costs the same however many are."""
+        if len(self._lines) + len(self._latches) < self._most_kept:
+            return
+        self._lines = {name: line for name, line in self._lines.items() if not line.is_over(now)}
+        self._latches = {name: latch for name, latch in self._latches.items() if latch.ends > now}
+        self._most_kept = max(_FEW, 2 * (len(self._lines) + len(self._latches)))
 
     def _sweep(self, line: _Line, now: float) -> None:
         swept = False

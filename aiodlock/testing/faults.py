@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aiodlock._core.line import Ticket
 from aiodlock.backends.memory import MemoryBackend, Network
@@ -65,6 +65,7 @@ class Faults(Network):
         self._held_calls: list[Callable[[], None]] = []
         self._is_down = False
         self._is_silent = False
+        self._swallowed: list[asyncio.Future[Any]] = []
 
     def drop_reply(self, verb: Verb, times: int = 1) -> None:
         """Do the next *times* of *verb*, and lose the answer with the connection."""
@@ -91,6 +92,10 @@ class Faults(Network):
     def come_back(self) -> None:
         """Be well again, on a new connection."""
         self._is_down = self._is_silent = False
+        swallowed, self._swallowed = self._swallowed, []
+        for answer in swallowed:
+            if not answer.done():
+                answer.set_exception(BackendUnavailableError("no answer: the connection was lost"))
         self._backend.reconnect()
 
     def lose(self, hold: Hold) -> None:
@@ -106,7 +111,9 @@ class Faults(Network):
     def carry(self, verb: str, act: Callable[[], _T]) -> Awaitable[_T]:
         self.sent.append(verb)
         if self._is_silent:
-            return asyncio.get_running_loop().create_future()
+            answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+            self._swallowed.append(answer)
+            return answer
         if self._is_down or self._use_up(self._dropped_requests, verb):
             return self._fail(verb)
         if waiting := self._held_back.get(verb):

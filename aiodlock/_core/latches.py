@@ -1,0 +1,91 @@
+"""Who of our tasks waits for which latch: one look for all of them, at every call and now and then without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from aiodlock._core.line import LineId
+from aiodlock.errors import AiodlockError, BackendError
+
+if TYPE_CHECKING:
+    from aiodlock._core.engine import Engine
+
+__all__ = ["Latches"]
+
+Watch: TypeAlias = "asyncio.Future[bool]"  # True: open; False: not in time
+Look: TypeAlias = Callable[[], Awaitable[bool]]
+
+
+class _Watched:
+    def __init__(self, look: Look, every: float) -> None:
+        self.look = look
+        self.every = every
+        self.watches: dict[Watch, None] = {}
+        self.round = 0  # a planned look of an older round is void
+
+
+class Latches:
+    """The latches that tasks of one client wait for."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._watched: dict[LineId, _Watched] = {}
+
+    def watch(self, line: LineId, look: Look, *, every: float) -> Watch:
+        """Wait for *line* to open; *look* asks the server, which also keeps the latch alive."""
+        watch: Watch = self._engine.loop.create_future()
+        watched = self._watched.get(line)
+        if watched is None:
+            watched = self._watched[line] = _Watched(look, every)
+            watched.watches[watch] = None
+            self.look(line)
+        watched.watches[watch] = None
+        return watch
+
+    def forget(self, line: LineId, watch: Watch) -> None:
+        """Wait no longer."""
+        if watched := self._watched.get(line):
+            watched.watches.pop(watch, None)
+            if not watched.watches:
+                del self._watched[line]
+
+    def look(self, line: LineId) -> None:
+        """Ask for one latch, if somebody here waits for it."""
+        if watched := self._watched.get(line):
+            watched.round += 1
+            self._engine.work.own(watched.look(), lambda answer: self._looked(line, watched, answer))
+
+    def look_at_all(self) -> None:
+        """Ask for every latch: calls may have been missed."""
+        for line in list(self._watched):
+            self.look(line)
+
+    def fail(self, error: Callable[[], AiodlockError]) -> None:
+        """Give everybody who waits an error of their own."""
+        for watched in self._watched.values():
+            for watch in watched.watches:
+                if not watch.done():
+                    watch.set_exception(error())
+        self._watched.clear()
+
+    def _looked(self, line: LineId, watched: _Watched, answer: bool | BackendError) -> None:
+        if self._watched.get(line) is not watched:
+            return
+        if answer is True or isinstance(answer, BackendError):
+            del self._watched[line]
+            for watch in watched.watches:
+                if not watch.done():
+                    watch.set_result(True) if answer is True else watch.set_exception(answer)
+        else:
+            self._plan(line, watched)
+
+    def _plan(self, line: LineId, watched: _Watched) -> None:
+        planned = watched.round
+
+        def again() -> None:
+            if self._watched.get(line) is watched and watched.round == planned:
+                self.look(line)
+
+        self._engine.clock.call_at(self._engine.now() + watched.every, again)

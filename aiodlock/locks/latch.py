@@ -1,0 +1,88 @@
+"""The countdown latch: opens for everybody when it has been counted down, and stays open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiodlock._core.line import LineId
+from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError
+from aiodlock.policy import DEFAULT, Default, Policy, check_count, check_wait
+
+if TYPE_CHECKING:
+    from aiodlock.client import LockClient
+
+__all__ = ["Latch"]
+
+
+class Latch:
+    """Made by `LockClient.latch`. Reset by using another key: a latch opens once.
+
+    It lives for its ttl after the last count_down, and as long as somebody waits for it.
+    """
+
+    def __init__(self, client: LockClient, key: str, policy: Policy, *, count: int) -> None:
+        self._client = client
+        self._line = LineId("latch", key)
+        self._policy = policy
+        self._count = check_count("count", count)
+
+    def __repr__(self) -> str:
+        return f"<Latch {self._line.key!r} of {self._count}>"
+
+    @property
+    def key(self) -> str:
+        """What is counted down."""
+        return self._line.key
+
+    async def count_down(self, n: int = 1) -> int:
+        """Count down by *n* and return what is left. Sent again after a lost reply it counts once.
+
+        Cancellation: it counts, or does not, exactly once; a request on its way is seen through.
+        """
+        operation = self._client._at_work().new_id()
+        return await self._ask(down=check_count("n", n), operation=operation)
+
+    async def count(self) -> int:
+        """Return what is left.
+
+        Cancellation: nothing is left behind.
+        """
+        return await self._ask(down=0, operation="")
+
+    async def opened(self, wait: float | Default | None = DEFAULT) -> None:
+        """Wait until the count is 0, at most *wait* seconds; then raise `AcquireTimeoutError`.
+
+        Cancellation: nothing is left behind.
+        """
+        limit = self._policy.wait if isinstance(wait, Default) else check_wait(wait)
+        engine = self._client._at_work()
+        watch = engine.latches.watch(self._line, self._look, every=self._policy.ttl / 3)
+        if limit is not None:
+            engine.limit(watch, limit, False)
+        try:
+            if not await watch:
+                raise AcquireTimeoutError(self.key, waited=limit or 0.0)
+        finally:
+            engine.latches.forget(self._line, watch)
+
+    async def _look(self) -> bool:
+        return await self._ask(down=0, operation="") == 0
+
+    async def _ask(self, *, down: int, operation: str) -> int:
+        engine = self._client._at_work()
+        return await engine.ask(self._repeat(down, operation))
+
+    async def _repeat(self, down: int, operation: str) -> int:
+        """Ask until there is an answer: the operation's id makes that safe."""
+        engine, ttl = self._client._at_work(), self._policy.ttl
+        until, pause = engine.now() + ttl, 0.02
+        while True:
+            try:
+                return await engine.backend.latch(
+                    self._line, count=self._count, down=down, operation=operation, ttl=ttl
+                )
+            except BackendUnavailableError:
+                if engine.now() + pause >= until:
+                    raise
+            await engine.sleep(pause)
+            pause = min(2 * pause, ttl / 6)

@@ -1,0 +1,104 @@
+"""The semaphore: a line of N permits, tickets as heavy as the permits asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from aiodlock._core.cohort import Shape
+from aiodlock._core.hold import Hold
+from aiodlock._core.line import LineId, Row
+from aiodlock.errors import AcquireTimeoutError
+from aiodlock.locks.base import Synchronizer
+from aiodlock.locks.blocks import Blocks
+from aiodlock.policy import DEFAULT, Default, Policy, check_count
+
+if TYPE_CHECKING:
+    from aiodlock._core.engine import Engine
+    from aiodlock.client import LockClient
+
+__all__ = ["Permit", "Semaphore"]
+
+
+class Permit(Hold):
+    """Some permits of a semaphore, with an id and a lease of their own."""
+
+    __slots__ = ()
+
+    @property
+    def permit(self) -> str:
+        """The id of this permit: its ticket, and which of the ticket's ownerships it is."""
+        return f"{self._place.ticket.id}.{self._count}"
+
+    @property
+    def permits(self) -> int:
+        """How many permits these are."""
+        return self._place.ticket.weight
+
+
+class Semaphore(Synchronizer[Permit]):
+    """At most `permits` at a time, across tasks, processes and machines. It never re-enters.
+
+    The number is set by whoever comes first to an empty line, and by `resize`. Made by `LockClient.semaphore`.
+    """
+
+    _reenters = False
+
+    def __init__(self, client: LockClient, key: str, policy: Policy, *, permits: int, weight: int = 1) -> None:
+        shape = Shape(check_count("permits", permits), check_count("count", weight), hold=Permit)
+        super().__init__(client, LineId("semaphore", key), policy, shape)
+        self._blocks: Blocks[Permit] = Blocks(key)
+        self._heavier: dict[int, Semaphore] = {}
+
+    async def acquire(self, count: int = 1, *, wait: float | Default | None = DEFAULT) -> Permit:  # type: ignore[override]
+        """Wait for *count* permits at once, at most *wait* seconds (None: for ever; left out: the semaphore's own).
+
+        Cancellation: nothing is left behind.
+        """
+        if count == self._shape.weight:
+            return await super().acquire(wait)
+        return await self._of_weight(count).acquire(count, wait=wait)
+
+    async def try_acquire(self, count: int = 1) -> Permit | None:
+        """Return *count* permits if they are free now, else None.
+
+        Cancellation: nothing is left behind.
+        """
+        try:
+            return await self.acquire(count, wait=0)
+        except AcquireTimeoutError:
+            return None
+
+    async def resize(self, permits: int) -> None:
+        """Give the semaphore another size while it is in use; who is inside stays, who no longer fits is refused.
+
+        Cancellation: it has the old size or the new one.
+        """
+        engine = self._client._at_work()
+        await engine.ask(engine.backend.change_size(self._line, check_count("permits", permits)))
+
+    async def participants(self) -> Sequence[Row]:
+        """Return everybody who is inside or waits, oldest first.
+
+        Cancellation: nothing is left behind.
+        """
+        return await self._rows()
+
+    async def __aenter__(self) -> Permit:
+        return await self._blocks.enter(await self.acquire(self._shape.weight))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._blocks.leave(kind, error, trace)
+
+    def _held_by(self, task: asyncio.Task[Any] | None, engine: Engine) -> None:
+        return None
+
+    def _of_weight(self, count: int) -> Semaphore:
+        if count not in self._heavier:
+            permits = self._shape.size
+            self._heavier[count] = Semaphore(self._client, self.key, self._policy, permits=permits, weight=count)
+        return self._heavier[count]
