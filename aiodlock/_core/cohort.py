@@ -214,7 +214,7 @@ class Cohort:
         self.disown(place)
         for own in list(place.holds):
             own._lose(reason)
-        if not place.holds:
+        if not place.holds or place.unanswered:  # a join still on its way must not make it stand again
             place.leave()
         self.balance()
 

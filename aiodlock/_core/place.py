@@ -219,8 +219,8 @@ class Place:
     @property
     def last_moment(self) -> float:
         """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
-        idle_until = self.idle_until or math.inf
-        return min(self.deadline, min((own._limit for own in self.holds), default=idle_until))
+        limits = (own._limit for own in self.holds if own._loss is None)
+        return min(self.deadline, min(limits, default=math.inf) if self.holds else self.idle_until)
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
