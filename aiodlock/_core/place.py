@@ -95,7 +95,7 @@ class Place:
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
         self.until = 0.0  # until when it may be handed to another local task
-        self.idle_until = 0.0
+        self.idle_until = math.inf  # kept that long although nobody is inside
         self.company = False
         self.company_since = 0.0
         self.asked_to_go = False
