@@ -26,6 +26,11 @@ class Combiner:
         self._runs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
         self._turn: Waiter | None = None  # while it waits or works
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it waits or works."""
+        return self._turn is not None
+
     def add(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Queue *function*; its result, or that it raised, is in the future."""
         result: asyncio.Future[T] = asyncio.Future(loop=self._loop)
@@ -56,6 +61,7 @@ class Combiner:
         if error := turn.exception():
             self._turn = None
             self._fail(error)
+            self._cohort.balance()
         elif own := turn.result():
             self._work(own)
 
@@ -71,6 +77,8 @@ class Combiner:
         if self._runs:
             self._ask_for_turn()
         own._end(cohort.engine.now())
+        if self._turn is None:
+            cohort.balance()
 
     def _run_batch(self, own: Hold) -> None:
         now, runs = self._cohort.engine.now, self._runs
