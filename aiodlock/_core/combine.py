@@ -27,6 +27,11 @@ class Combiner:
         self._runs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
         self._turn: Waiter | None = None  # while it waits or works
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it waits or works."""
+        return self._turn is not None
+
     def add(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Queue *function*; its result, or that it raised, is in the future."""
         if self._turn is None:
@@ -60,6 +65,7 @@ class Combiner:
         if error := turn.exception():
             self._turn = None
             self._fail(error)
+            self._cohort.balance()
         elif own := turn.result():
             self._work(own)
 
@@ -74,6 +80,8 @@ class Combiner:
         self._turn = None
         self._ask_again()  # before this turn ends: else the cohort would retire between the two
         own._end(cohort.engine.now())
+        if self._turn is None:
+            cohort.balance()
 
     def _ask_again(self) -> None:
         try:
