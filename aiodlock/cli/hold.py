@@ -21,9 +21,9 @@ from aiodlock.locks.lock import Lock
 __all__ = ["hold", "run_holding"]
 
 # As env, nohup and timeout of every Unix have it, so that a script can tell our failures from the command's.
-TOO_LATE, FAILED, NOT_RUNNABLE, NOT_FOUND, SIGNALLED = 124, 125, 126, 127, 128
+_TOO_LATE, _FAILED, _NOT_RUNNABLE, _NOT_FOUND, _SIGNALLED = 124, 125, 126, 127, 128
 
-PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+_PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def hold(
@@ -51,11 +51,11 @@ async def _hold(url: str, key: str, command: Sequence[str], *, ttl: float, wait:
         async with locks:
             return await run_holding(lock, command, grace=grace)
     except AcquireTimeoutError as error:
-        raise Stop(f"{error}: give it more --wait, or see 'aiodlock inspect'", status=TOO_LATE) from error
+        raise Stop(f"{error}: give it more --wait, or see 'aiodlock inspect'", status=_TOO_LATE) from error
     except LockLostError as error:
-        raise Stop(f"{error}; the command was ended", status=FAILED) from error
+        raise Stop(f"{error}; the command was ended", status=_FAILED) from error
     except AiodlockError as error:
-        raise Stop(explained(error), status=FAILED) from error
+        raise Stop(explained(error), status=_FAILED) from error
 
 
 async def run_holding(lock: Lock, command: Sequence[str], *, grace: float = 5.0) -> int:
@@ -75,8 +75,8 @@ async def run_holding(lock: Lock, command: Sequence[str], *, grace: float = 5.0)
         except asyncio.CancelledError:
             if signals.received is None:
                 raise
-            return SIGNALLED + signals.received
-    return SIGNALLED - status if status < 0 else status
+            return _SIGNALLED + signals.received
+    return _SIGNALLED - status if status < 0 else status
 
 
 async def _start(command: Sequence[str], held: Hold) -> Process:
@@ -85,9 +85,9 @@ async def _start(command: Sequence[str], held: Hold) -> Process:
         # A group of its own: losing the lock has to end the command's children as well.
         return await asyncio.create_subprocess_exec(*command, env=environment, process_group=0)
     except FileNotFoundError as error:
-        raise Stop(f"no command {command[0]!r}: check its name and PATH", status=NOT_FOUND) from error
+        raise Stop(f"no command {command[0]!r}: check its name and PATH", status=_NOT_FOUND) from error
     except (OSError, ValueError) as error:
-        raise Stop(f"cannot run {command[0]!r}: {error}", status=NOT_RUNNABLE) from error
+        raise Stop(f"cannot run {command[0]!r}: {error}", status=_NOT_RUNNABLE) from error
 
 
 async def _end(process: Process, grace: float) -> None:
@@ -114,7 +114,7 @@ class _Signals:
         self._group: int | None = None
         self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
-        self._numbers = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]  # nohup
+        self._numbers = [number for number in _PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]  # nohup
 
     def __enter__(self) -> Self:
         for number in self._numbers:

@@ -22,7 +22,7 @@ from aiodlock.errors import AiodlockError
 
 __all__ = ["app", "run"]
 
-INTERRUPTED = 130
+_INTERRUPTED = 130
 
 # typer has click's errors, and in newer releases a click of its own: this is the base of all wrong usage in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         status = app(list(arguments) or ["--help"], prog_name="aiodlock", standalone_mode=False)
     except (KeyboardInterrupt, asyncio.CancelledError, typer.Abort):
-        return INTERRUPTED
+        return _INTERRUPTED
     except Stop as stop:
         return _fail(str(stop), stop.status)
     except AiodlockError as error:
