@@ -22,8 +22,13 @@ class _Home(NamedTuple):
     extra: str = ""
 
 
+_REDIS = _Home("aiodlock.backends.redis.backend", "RedisBackend", "redis")
+
 _HOMES = {
     "memory": _Home("aiodlock.backends.memory", "MemoryBackend"),
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "unix": _REDIS,
 }
 
 

@@ -186,10 +186,8 @@ class Synchronizer(Generic[_HoldT]):
         inside = [row for row in await self._rows() if row.inside]
         for row in inside:
             if place := engine.places.get(row.id):
-                place.lose("somebody else gave it up")  # the server tells it to other clients only
-            await engine.ask(engine.backend.leave(Ticket(self._line, row.id)))
-            if place := engine.places.get(row.id):
                 place.lose("force_release() took it away")  # a server does not tell the leaver's own client
+            await engine.ask(engine.backend.leave(Ticket(self._line, row.id)))
         return len(inside)
 
     async def revoke(self, reason: str) -> int:
