@@ -152,8 +152,11 @@ class EventQueue:
             return
         self._events.append(event)
         if not self._scheduled:
+            try:
+                asyncio.get_running_loop().call_soon(self.flush)
+            except RuntimeError:
+                return  # told by the garbage collector when no loop ran: the next event takes it along
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
         """Hand over everything queued so far."""

@@ -165,9 +165,13 @@ def check_count(name: str, value: object, *, least: int = 1, most: int = 1 << 30
 
 
 def _check_seconds(name: str, value: object, *, least: float, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+    try:
+        seconds = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        seconds = math.nan
+    if not least <= seconds <= most:
         raise ConfigurationError(f"{name}={value!r}: give seconds from {least:g} to {most:g}")
-    return float(value)
+    return seconds
 
 
 def _check_flag(name: str, value: object) -> None:

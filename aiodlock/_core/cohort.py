@@ -67,7 +67,7 @@ class Cohort:
         self.open: list[Place] = []  # inside, and free for whoever comes
         self.runs: Combiner | None = None
         self.holder: str | None = None  # who was inside at the last answer, for error messages
-        self._retries_left = 0
+        self._tried: dict[Waiter, int] = {}  # tries of those who wait, where they never stand
         self._retry_timer: Timer | None = None
 
     @property
@@ -120,6 +120,7 @@ class Cohort:
                 own._end(self.engine.now())
                 return
         self.dead += 1
+        self.engine.waiting -= 1
         if self.dead > 100 and self.dead > len(self.waiters) // 2:
             self._forget_dead()
         self.balance()
@@ -143,8 +144,8 @@ class Cohort:
             return False
         while waiters:
             waiter = waiters.popleft()
-            engine.waiting -= 1
             if not waiter.done():
+                engine.waiting -= 1
                 hold._state = RELEASED
                 waiter.set_result(self._own(place, now))
                 return True
@@ -163,7 +164,6 @@ class Cohort:
         """Hear that *place* is inside: renew it first where little is left, else hand it out."""
         self.standing.pop(place, None)
         self.inside[place] = None
-        self._retries_left = 0
         if place.deadline - now < place.life / 2 or not (self.renews or place.is_confirmed):
             self.engine.renew([place])
         if place.deadline - now >= place.life / 2:
@@ -214,7 +214,7 @@ class Cohort:
         self.disown(place)
         for own in list(place.holds):
             own._lose(reason)
-        if not place.holds:
+        if not place.holds or place.unanswered:  # a join still on its way must not make it stand again
             place.leave()
         self.balance()
 
@@ -300,9 +300,7 @@ class Cohort:
 
     def _forget_dead(self) -> None:
         alive = deque(waiter for waiter in self.waiters if not waiter.done())
-        gone = len(self.waiters) - len(alive)
-        self.engine.waiting -= gone
-        self.dead -= gone
+        self.dead -= len(self.waiters) - len(alive)
         self.waiters = alive
 
     def look_after(self, seconds: float) -> float:
@@ -331,8 +329,8 @@ class Cohort:
         """Take the first who still waits."""
         while self.waiters:
             waiter = self.waiters.popleft()
-            self.engine.waiting -= 1
             if not waiter.done():
+                self.engine.waiting -= 1
                 return waiter
             self.dead -= 1
         return None
@@ -355,15 +353,15 @@ class Cohort:
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
-        if self.live > len(self.standing) and not place.unanswered:  # one in doubt has to be buried as well
-            self.disown(place)
-            place.end()
-            self._stand(instead_of=place)
-            return None
-        if not self.live and self.policy.linger and not place.company and now < place.until:
+        if self.policy.linger and not self.live and not place.company and now < place.until:
             place.idle_until = now + self.policy.linger
             self.open.append(place)
             self.engine.watchdog.watch(place, min(place.idle_until, now + place.life / 3))
+            return None
+        self.disown(place)
+        if self.live and self.wanted > len(self.standing) and not place.unanswered:  # one in doubt has to be buried
+            place.end()
+            self._stand(instead_of=place)
             return None
         return self._let_go(place)
 
@@ -391,12 +389,18 @@ class Cohort:
             waiter.set_result(None)
 
     def _plan_retry(self, retry: Retry) -> None:
-        self._retries_left = (self._retries_left or retry.times) - 1
-        if self._retries_left == 0:
-            waited = retry.times * retry.interval
-            self.fail(lambda: AcquireTimeoutError(self.line.key, waited=waited, holder=self.holder))
-            return
-        self._retry_timer = self.engine.clock.call_at(self.engine.now() + retry.interval, self._retry)
+        """Count a try of everybody who waits, and let those go who had all of theirs."""
+        self._forget_dead()
+        self._tried = {waiter: self._tried.get(waiter, 0) + 1 for waiter in self.waiters}
+        waited = (retry.times - 1) * retry.interval
+        for waiter in [waiter for waiter, tries in self._tried.items() if tries >= retry.times]:
+            self.waiters.remove(waiter)
+            self.engine.waiting -= 1
+            waiter.set_exception(AcquireTimeoutError(self.line.key, waited=waited, holder=self.holder))
+        if self.waiters:
+            self._retry_timer = self.engine.clock.call_at(self.engine.now() + retry.interval, self._retry)
+        else:
+            self.balance()
 
     def _retry(self) -> None:
         self._retry_timer = None

@@ -59,6 +59,7 @@ class Engine:
         self.most_waiters = most_waiters
         self.loop = asyncio.get_running_loop()
         self.is_open = True
+        self.is_over = False  # closing has waited long enough: what is not confirmed ends by its life
         self.is_loud = events is not None  # whether somebody wants to hear of every hand-off
         self.waiting = 0
         self.batch = SHORTEST_BATCH  # how long a ticket is handed on in company
@@ -225,12 +226,23 @@ class Engine:
         if self._ending:
             self._ended = self.loop.create_future()
             await asyncio.wait((self._ended,), timeout=CLOSING)
-        await self.work.drain(within=CLOSING)
+        for place in places:
+            place.leave()  # also where a hold is in no block, or its task has not come to take it
+        await self._leave_lines()
         self.watchdog.stop()
         await self.backend.aclose()
         await self.work.stop()
         if self.events is not None:
             self.events.flush()
+
+    async def _leave_lines(self) -> None:
+        """See every leave through, repeated if need be, and whatever else is under way."""
+        until = self.loop.time() + CLOSING
+        while self.leaving and self.loop.time() < until:
+            confirmed = [place.left for place in self.leaving if place.left is not None]
+            await asyncio.wait(confirmed, timeout=until - self.loop.time())
+        self.is_over = True
+        await self.work.drain(within=until - self.loop.time())
 
 
 def _closed() -> ClientClosedError:

@@ -382,6 +382,8 @@ class Hold:
         outside = [hold for handle in self._handles if (hold := handle())]
         for hold in {self, *self._blocks, *outside}:
             hold._hear_loss()
+        if not self._all_blocks:
+            self._disown()  # nobody may ever release it
 
     def _hear_loss(self) -> None:
         if self._state is not HELD:
@@ -454,13 +456,16 @@ class Hold:
     def _end(self, now: float) -> asyncio.Future[None] | None:
         """End the ownership: its place passes on."""
         self._entries = 0
-        owners = self._cohort.owners
-        for task in [task for task in (self._task, *(b._task for b in self._blocks)) if owners.get(task) is self]:
-            del owners[task]
-        owners.released += self._all_blocks
+        self._disown()
+        self._cohort.owners.released += self._all_blocks
         if self._cohort.engine.is_loud:
             self._cohort.engine.ownership_ended(self, now)
         return self._cohort.give_back(self, now)
+
+    def _disown(self) -> None:
+        owners = self._cohort.owners
+        for task in [task for task in (self._task, *(b._task for b in self._blocks)) if owners.get(task) is self]:
+            del owners[task]
 
     def _not_held(self) -> NotHeldError:
         return NotHeldError(self.key, f"this hold of {self.key!r} was released already: acquire again for another")

@@ -95,7 +95,7 @@ class Place:
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
         self.until = 0.0  # until when it may be handed to another local task
-        self.idle_until = 0.0
+        self.idle_until = math.inf  # kept that long although nobody is inside
         self.company = False
         self.company_since = 0.0
         self.asked_to_go = False
@@ -218,8 +218,9 @@ class Place:
 
     @property
     def last_moment(self) -> float:
-        """When it has to be visited at the latest: its life ends, or somebody's time inside."""
-        return min(self.deadline, min((own._limit for own in self.holds), default=math.inf))
+        """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
+        limits = (own._limit for own in self.holds if own._loss is None)
+        return min(self.deadline, min(limits, default=math.inf) if self.holds else self.idle_until)
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
@@ -322,7 +323,7 @@ class Place:
 
     def _left(self, answer: BackendError | None) -> None:
         unconfirmed = isinstance(answer, BackendError)
-        if unconfirmed and self.engine.is_open and self.engine.now() < self.over_at:
+        if unconfirmed and not self.engine.is_over and self.engine.now() < self.over_at:
             self._plan_retry()
             return
         if unconfirmed:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from aiodlock._core.line import Answer, Call, LineId, Row, Ticket, TicketId
 
-__all__ = ["Backend", "Capabilities", "OnCall"]
+__all__ = ["Backend", "Capabilities", "Diagnosing", "Finding", "OnCall"]
 
 OnCall: TypeAlias = Callable[[Call], None]
 
@@ -100,4 +100,23 @@ class Backend(Protocol):
         ``down=0`` only looks and keeps it alive. When it reaches zero every client that watches gets ``Opened``. It
         lives *ttl* after the last call of this verb; then it is forgotten.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a doctor looked at, what was found, and what to do about it where it is not well."""
+
+    what: str
+    found: str
+    level: Literal["ok", "warning", "error"] = "ok"
+    advice: str = ""
+
+
+@runtime_checkable
+class Diagnosing(Protocol):
+    """A role that a backend may play beside its own: telling how its server is set up (`aiodlock doctor`)."""
+
+    def diagnose(self) -> Awaitable[Sequence[Finding]]:
+        """Look only: nothing on the server is changed."""
         ...

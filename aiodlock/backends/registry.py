@@ -22,8 +22,13 @@ class _Home(NamedTuple):
     extra: str = ""
 
 
+_REDIS = _Home("aiodlock.backends.redis.backend", "RedisBackend", "redis")
+
 _HOMES = {
     "memory": _Home("aiodlock.backends.memory", "MemoryBackend"),
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "unix": _REDIS,
 }
 
 
@@ -49,5 +54,6 @@ def _factory(scheme: str, url: object) -> Any:
     for entry in entry_points(group=_GROUP, name=scheme):
         return entry.load()
     known = ", ".join(f"{name}://" for name in sorted(_HOMES))
-    shown = f"{scheme}://" if scheme else type(url).__name__  # never the URL itself: it may carry a password
+    # Never the URL itself: it may carry a password.
+    shown = f"{scheme}://" if scheme else "a URL without a scheme" if isinstance(url, str) else type(url).__name__
     raise ConfigurationError(f"no backend for {shown}: use one of {known}, or install one that registers it")

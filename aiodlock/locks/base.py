@@ -146,15 +146,22 @@ class Synchronizer(Generic[_HoldT]):
         if cohort.owners and self._held_by(current_task(cohort.engine.loop), cohort.engine) is not None:
             cohort.balance()
             return function()
+        if self._wait == 0:
+            async with self:  # one answer of the server is waited for
+                return function()
         runs = cohort.runs or Combiner(cohort)
-        result = runs.add(function)
+        result: asyncio.Future[Any] = runs.add(function)
         if self._wait is not None:
-            cohort.engine.limit(result, self._wait, AcquireTimeoutError(self.key, waited=self._wait))
+            cohort.engine.limit(result, self._wait, DEFAULT)
         try:
-            return await result
-        except (CancelledError, AcquireTimeoutError):
+            outcome = await result
+        except CancelledError:
             runs.give_up()
             raise
+        if outcome is DEFAULT:
+            runs.give_up()
+            raise AcquireTimeoutError(self.key, waited=self._wait or 0.0, holder=cohort.holder)
+        return cast("_T", outcome)
 
     async def locked(self) -> bool:
         """Ask the server whether anybody is inside.
@@ -178,6 +185,8 @@ class Synchronizer(Generic[_HoldT]):
         engine = self._client._at_work()
         inside = [row for row in await self._rows() if row.inside]
         for row in inside:
+            if place := engine.places.get(row.id):
+                place.lose("force_release() took it away")  # a server does not tell the leaver's own client
             await engine.ask(engine.backend.leave(Ticket(self._line, row.id)))
         return len(inside)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiodlock._core.cohort import Shape
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId
-from aiodlock.errors import AcquireTimeoutError, ConfigurationError
+from aiodlock.errors import AcquireTimeoutError, ConfigurationError, LockLostError
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.blocks import Blocks
 from aiodlock.locks.multi import MultiLock
@@ -107,7 +107,7 @@ class AnySegment:
         def ended(lock: SegmentLock, outcome: object) -> None:
             running.pop(lock, None)
             if isinstance(outcome, SegmentHold):
-                outcome.release_nowait() if won.done() else won.set_result(outcome)
+                _give_back(outcome) if won.done() else won.set_result(outcome)
             elif not running and not won.done():
                 won.set_result(None)
 
@@ -118,7 +118,7 @@ class AnySegment:
             hold = await won
         except asyncio.CancelledError:
             if won.done() and not won.cancelled() and (late := won.result()) is not None:
-                late.release_nowait()
+                _give_back(late)
             raise
         finally:
             for racer in racers:
@@ -159,7 +159,8 @@ class SegmentedLock:
         self._client = client
         self._policy = policy
         self._locks = [SegmentLock(self, segment) for segment in range(segments)]
-        self._guard = _Guard(client, LineId("segments", key), policy, Shape(_USERS + segments, shared=True))
+        guard = Policy(ttl=policy.ttl, on_lost="flag", waiting=policy.waiting)  # kept as long as any segment is used
+        self._guard = _Guard(client, LineId("segments", key), guard, Shape(_USERS + segments, shared=True))
 
     def __repr__(self) -> str:
         return f"<SegmentedLock {self.key!r} of {self.segments}>"
@@ -227,6 +228,13 @@ class _Guard(Synchronizer[Hold]):
 
     def _held_by(self, task: asyncio.Task[Any] | None, engine: Engine) -> None:
         return None
+
+
+def _give_back(hold: SegmentHold) -> None:
+    try:
+        hold.release_nowait()
+    except LockLostError:  # nothing is left of it to give back
+        pass
 
 
 async def _enter(lock: SegmentLock, wait: float | None) -> SegmentHold | None:

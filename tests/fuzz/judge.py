@@ -13,33 +13,35 @@ from tests.fuzz.witness import Witness
 
 
 def judge_history(witness: Witness) -> list[Violation]:
-    """Return what those inside were not promised, and got or did not get."""
+    """Return where somebody was inside who had not been promised it, or a fence went back."""
     kept = list(_as_promised(witness))
-    found = [*witness.violations, *check_exclusion(kept), *check_fencing(kept)]
+    found = [*witness.violations]
+    for line, size in witness.sizes.items():
+        of_line = [stay for stay in kept if stay.key == line]
+        found += check_exclusion(of_line, size=size)
+        found += check_fencing(of_line, size=size)
+        found += _check_runs(of_line, [at for name, at in witness.ran if name == line], size)
     for log in witness.accepted.values():
         found += check_accepted(log)
-    found += [
-        Violation("exclusion", f"a function ran under {key!r} at {at:.6f} while {stay.who} was inside", (stay,))
-        for key, at in witness.ran
-        for stay in kept
-        if stay.key == key and stay.start < at < stay.end and not _is_broken(witness, key, at)
-    ]
     return found
-
-
-def _is_broken(witness: Witness, key: str, at: float) -> bool:
-    """Say whether a function that ran then may have had a ticket that the server had ended; it does not tell."""
-    return any(line == key and since <= at for (line, _), since in witness.forced.items())
 
 
 def _as_promised(witness: Witness) -> Iterable[Stay]:
     """Yield the stays, each until the server broke its word: nothing is promised to a hold that it ended or forgot."""
     for stay in stays(witness.events):
-        broken = witness.forced.get((stay.key, split(stay.fence or 0)[0]))
+        broken = witness.broken.get((stay.key, split(stay.fence or 0)[0]))
         if broken is None:
             yield stay
         elif stay.start < broken:
             yield replace(stay, end=min(stay.end, broken))
+
+
+def _check_runs(history: list[Stay], ran: list[float], size: int) -> Iterable[Violation]:
+    """Find functions that ran while somebody was inside who leaves no room for anybody else."""
+    for at in ran:
+        for stay in history:
+            if stay.start < at < stay.end and stay.weight == size:
+                yield Violation("exclusion", f"a function ran in {stay.key} at {at:.6f} beside {stay.who}", (stay,))
 
 
 def judge_client(engine: Engine) -> list[str]:

@@ -28,23 +28,25 @@ class WatchedServer(MemoryServer):
     def __init__(self, clock: Clock, witness: Witness) -> None:
         super().__init__(clock=clock)
         self._witness = witness
-        self._ended: set[TicketId] = set()  # whose leaving was done, by their own client
+        self._ended: set[tuple[MemoryBackend | None, TicketId]] = set()  # who made which ticket leave
 
     def join(self, ticket: Ticket, client: MemoryBackend, *, queue: bool, instead_of: TicketId | None) -> Answer:
         answer = super().join(ticket, client, queue=queue, instead_of=instead_of)
         instead = (f"instead of {short(instead_of)}",) if instead_of else ()
         self._witness.note("server", "join", ticket.owner + short(ticket.id), *instead, answer)
         if instead_of:
-            self._ended.add(instead_of)
+            self._ended.add((client, instead_of))
         if ticket.id in self._lines[ticket.line].stands and isinstance(client, Connection):
             self._look_for_orphan(ticket, client)
         return answer
 
     def leave(self, ticket: Ticket, client: MemoryBackend | None, *, bury: bool) -> None:
+        stand = self._lines[ticket.line].stands.get(ticket.id) if ticket.line in self._lines else None
+        if stand is not None and stand.epoch is not None and stand.client is not client:
+            self._witness.server_broke_word(ticket.line, stand.epoch)
         super().leave(ticket, client, bury=bury)
         self._witness.note("server", "leave", (ticket.owner or "?") + short(ticket.id), "buried" if bury else "")
-        if client is not None:
-            self._ended.add(ticket.id)
+        self._ended.add((client, ticket.id))
 
     def renew(self, tickets: Sequence[Ticket]) -> list[Answer | None]:
         answers = super().renew(tickets)
@@ -69,7 +71,6 @@ class WatchedServer(MemoryServer):
         inside = [(name, stand) for name, line in self._lines.items() for stand in line.inside.values()]
         if inside:
             name, stand = inside[pick % len(inside)]
-            self._break_word(name, stand.epoch or 0)
             self.leave(stand.ticket, None, bury=False)
 
     def forget_everything(self) -> None:
@@ -77,19 +78,16 @@ class WatchedServer(MemoryServer):
         self._witness.note("server", "forgets everything")
         for name, line in self._lines.items():
             for stand in line.inside.values():
-                self._break_word(name, stand.epoch or 0)
+                self._witness.server_broke_word(name, stand.epoch or 0)
         self._lines.clear()
         self._ended.clear()  # with them the tombstones
-
-    def _break_word(self, line: LineId, epoch: int) -> None:
-        self._witness.forced.setdefault((line.key, epoch), self.clock.now())
 
     def _look_for_orphan(self, ticket: Ticket, client: Connection) -> None:
         """Accuse a join that stands though its client, alive and open, neither knows it nor will make it leave.
 
         One that never had its leave confirmed was given up after a whole ttl without an answer: that may be.
         """
-        if client.minds(ticket.id) or (ticket.id in client.sent_leaves and ticket.id not in self._ended):
+        if client.minds(ticket.id) or (ticket.id in client.sent_leaves and (client, ticket.id) not in self._ended):
             return
         self._witness.accuse("orphan", f"{ticket.owner}{short(ticket.id)} stands and nobody knows it")
 

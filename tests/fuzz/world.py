@@ -20,7 +20,8 @@ from aiodlock.testing.hostile import HostileNetwork, Weather
 from tests.fuzz.judge import judge_client, judge_history
 from tests.fuzz.machines import Connection, WatchedServer, short
 from tests.fuzz.process import Process, SimulatedLoop
-from tests.fuzz.program import Program, Style, draw_style
+from tests.fuzz.program import Program
+from tests.fuzz.wishes import Wish, draw_wishes
 from tests.fuzz.witness import Witness
 
 LONGEST_SECTION = 4.0  # times ttl: three steps of at most one, and their re-entries
@@ -34,7 +35,9 @@ class Verdict:
     sections: int
 
     def __str__(self) -> str:
-        return "\n".join([*self.trace, f"seed {self.seed}: {len(self.violations)} violations", *map(str, self.violations)])
+        return "\n".join(
+            [*self.trace, f"seed {self.seed}: {len(self.violations)} violations", *map(str, self.violations)]
+        )
 
 
 def play(seed: int) -> Verdict:
@@ -73,8 +76,8 @@ class Machine:
         self.programs: list[Program] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    def begin(self, style: Style, *, rounds: int, within: float) -> None:
-        program = Program(self.process, self.client, self._world.witness, self._world.random, style)
+    def begin(self, wish: Wish, *, rounds: int, within: float) -> None:
+        program = Program(self.process, self.client, self._world.witness, self._world.random, wish)
         name = f"{self.process.name}.{len(self.tasks) + 1}"
         self.programs.append(program)
         self.tasks.append(self.process.spawn(program.run(rounds=rounds, within=within), name=name))
@@ -115,7 +118,7 @@ class World:
         await asyncio.sleep(self.trouble)
         self._heal()
         await self._wait_for_tasks()
-        await asyncio.sleep(self.weather.late + self.ttl + 2.0)
+        await asyncio.sleep(self.weather.late + 3 * self.ttl + 2.0)
         self._look_at_books()
         await self._close()
         await asyncio.sleep(self.weather.late + 3 * self.ttl)
@@ -126,13 +129,13 @@ class World:
     async def _start(self) -> None:
         random = self.random
         self.machines = [Machine(self, number) for number in range(1, random.randint(2, 4) + 1)]
-        styles = [draw_style(random, random.choice("ab"), self.ttl) for _ in range(random.randint(1, 3))]
+        wishes = draw_wishes(random, self.ttl)
         rounds = random.choice([1, 1, 2, 3])  # once only: later traffic would wake a sleeper that was forgotten
         for machine in self.machines:
             await machine.process.spawn(machine.client.start())
             machine.backend.engine = machine.client._engine
             for _ in range(random.randint(1, 5)):
-                machine.begin(random.choice(styles), rounds=rounds, within=self.trouble)
+                machine.begin(random.choice(wishes), rounds=rounds, within=self.trouble)
 
     # --- faults ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+
 class Body:
     """A block's body that counts how often it is cancelled."""
 

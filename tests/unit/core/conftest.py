@@ -14,7 +14,9 @@ from aiodlock.testing import FakeClock, Faults, LoopClock, VirtualTimeLoop
 from tests.unit.core.body import Body
 
 
-def pytest_asyncio_loop_factories(config: object, item: object) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories(
+    config: object, item: object
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"virtual": VirtualTimeLoop}
 
 

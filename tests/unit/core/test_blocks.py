@@ -10,6 +10,7 @@ from aiodlock import LockClient, LockLostError, NotHeldError
 from aiodlock.testing import Faults
 from tests.unit.core.body import Body, assert_unharmed
 
+
 async def test_re_entries_let_the_cancel_through(locks: LockClient, faults: Faults, body: Body) -> None:
     """One cancel, and the error is made by the outermost block."""
     lock, left = locks.lock("k"), []

@@ -11,6 +11,7 @@ from aiodlock.events import Event, HoldLost, TaskFailed
 from aiodlock.testing import FakeClock, Faults
 from tests.unit.core.body import Body, assert_unharmed
 
+
 async def test_the_body_is_cancelled_once_and_the_error_leaves_the_block(
     locks: LockClient, faults: Faults, body: Body
 ) -> None:
@@ -130,7 +131,9 @@ async def test_a_frozen_block_that_ends_without_an_await_raises_and_leaks_nothin
     await assert_unharmed()
 
 
-async def test_a_body_that_asks_is_cancelled_at_its_next_await(frozen: LockClient, clock: FakeClock, body: Body) -> None:
+async def test_a_body_that_asks_is_cancelled_at_its_next_await(
+    frozen: LockClient, clock: FakeClock, body: Body
+) -> None:
     """Asking whether it is lost must not take the place of the cancel."""
     with pytest.raises(LockLostError):
         async with frozen.lock("k") as hold:
@@ -142,9 +145,7 @@ async def test_a_body_that_asks_is_cancelled_at_its_next_await(frozen: LockClien
     await assert_unharmed()
 
 
-async def test_a_body_that_asks_and_ends_without_an_await_leaks_no_cancel(
-    frozen: LockClient, clock: FakeClock
-) -> None:
+async def test_a_body_that_asks_and_ends_without_an_await_leaks_no_cancel(frozen: LockClient, clock: FakeClock) -> None:
     """The cancel that was to come is not sent into the caller's next await."""
     with pytest.raises(LockLostError):
         async with frozen.lock("k") as hold:

@@ -15,6 +15,7 @@ from aiodlock import Hold, LockClient, LockLostError
 from aiodlock.testing import FakeClock, Faults
 from tests.unit.core.body import Body, assert_unharmed
 
+
 @pytest.mark.parametrize("order", ["before", "after", "long after"])
 async def test_an_outer_cancel_wins(locks: LockClient, faults: Faults, body: Body, order: str) -> None:
     """Who cancels the task gets a cancelled task, whether the cancel came before or after the loss."""

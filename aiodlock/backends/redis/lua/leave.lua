@@ -1,0 +1,29 @@
+-- Give a place up, in any state, any number of times; whoever now fits is inside in the same step.
+--
+-- KEYS[1]  the line
+-- ARGV     1 ticket id; 2 microseconds to remember the id, '0' not to bury it; 3 the client's channel, or ''
+-- answer   nothing
+
+local id, client, remembered = ARGV[1], ARGV[3], tonumber(ARGV[2])
+local ids = { id }
+--#include header.lua
+
+-- The only one here: nobody to link, nobody to call. The same as below, at half the price.
+if packed[2] and inside == 1 and waiting == 0 and head == id and now < soonest and remembered == 0 and
+  client == select(9, struct.unpack(RECORD, packed[2])) then
+  local till = math.max(now + KEPT, graves)
+  local is_wrong = till > kept or kept > till + 3 * SLACK
+  if is_wrong then kept = till + SLACK end
+  redis.call('HSET', KEY,
+    'line', struct.pack(HEADER, size, last, 0, 0, 0, serial, FAR, FAR, kept, graves, '', '', '', '', grave, newest))
+  redis.call('HDEL', KEY, 't' .. id)
+  if is_wrong then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
+  return
+end
+--#include line.lua
+
+part(id, client)
+if remembered > 0 then bury(id, 1, now + remembered) end
+sweep()
+let_in()
+close()

@@ -1,0 +1,225 @@
+-- What moves a line: included textually after header.lua and whatever a script does without it.
+--
+-- What is read is kept in `records`, what changed is written once, at the end. State is in one table, not in header.lua's
+-- locals: every call makes these functions anew, and each local that one catches costs.
+
+local records = {}
+local line = {
+  size = size, last = last, used = used, inside = inside, waiting = waiting, serial = serial,
+  soonest = soonest, least = least, kept = kept, graves = graves,
+  head = head, first = first, tail = tail, cursor = cursor, grave = grave, newest = newest,
+  dirty = false, needed = now + KEPT, changed = {}, removed = {}, called = {}, messages = {},
+}
+
+local function remember(id, packed)
+  local record = false
+  if packed then
+    local gone, weight, ends, since, epoch, serial, prev, next, client, owner = struct.unpack(RECORD, packed)
+    record = {
+      gone = gone, weight = weight, ends = ends, since = since, epoch = epoch, serial = serial,
+      prev = prev, next = next, client = client, owner = owner,
+    }
+  end
+  records[id] = record
+  return record
+end
+
+for i, id in ipairs(ids) do remember(id, packed[i + 1]) end
+
+local function read(id)
+  local record = records[id]
+  if record == nil then record = remember(id, redis.call('HGET', KEY, 't' .. id)) end
+  return record
+end
+
+local function touch(id)
+  line.changed[id], line.dirty = true, true
+end
+
+local function live_until(id, ends)
+  local record = records[id]
+  record.ends = ends
+  line.needed = math.max(line.needed, ends + KEPT)
+  if record.epoch > 0 and (line.inside == 1 or ends < line.soonest) then line.soonest = ends end
+  touch(id)
+end
+
+-- Take a ticket out of the list.
+local function drop(id)
+  local record = records[id]
+  local prev, next = record.prev, record.next
+  if prev ~= '' then read(prev).next = next touch(prev) else line.head = next end
+  if next ~= '' then read(next).prev = prev touch(next) else line.tail = prev end
+  if line.cursor == id then line.cursor = next end
+  if line.first == id then line.first = next end
+  if record.epoch == 0 then
+    line.waiting = line.waiting - 1
+  else
+    line.used, line.inside = line.used - record.weight, line.inside - 1
+    if line.inside == 0 then line.soonest = FAR end
+  end
+  records[id], line.changed[id], line.removed[id], line.dirty = false, nil, true, true
+end
+
+-- Remember an id that must not stand any more. Forget the oldest whose time is over; one that outlasts the others goes
+-- behind them, so that it does not keep them.
+local function bury(id, gone, ends)
+  local old = records[id]
+  if old then
+    old.gone, old.ends = gone, math.max(old.ends, ends)
+  else
+    records[id] = {
+      gone = gone, weight = 0, ends = ends, since = now, epoch = 0, serial = 0, prev = '', next = '', client = '', owner = '',
+    }
+    if line.newest ~= '' then read(line.newest).next = id touch(line.newest) else line.grave = id end
+    line.newest, line.removed[id] = id, nil
+  end
+  line.graves = math.max(line.graves, ends)
+  touch(id)
+  for _ = 1, 2 do
+    local oldest = line.grave
+    local record = read(oldest)
+    if oldest == line.newest or record.ends > now and record.ends <= ends then return end
+    line.grave = record.next
+    if record.ends <= now then
+      records[oldest], line.changed[oldest], line.removed[oldest] = false, nil, true
+    else
+      read(line.newest).next, record.next = oldest, ''
+      touch(line.newest) touch(oldest)
+      line.newest = oldest
+    end
+  end
+end
+
+local function expire(id)
+  drop(id)
+  bury(id, 2, now + KEPT)
+end
+
+local function is_over(record)
+  return record and record.gone == 0 and record.ends <= now
+end
+
+-- Clear away who died inside, in bounded steps. Lives are only ever lengthened, so `soonest` is a bound without being exact.
+local function sweep()
+  if now < line.soonest then return end
+  if line.cursor == '' then line.cursor, line.least = line.head, FAR end
+  for _ = 1, 64 do
+    local id = line.cursor
+    if id == line.first or line.inside == 0 then break end
+    local record = read(id)
+    line.cursor = record.next
+    if is_over(record) then expire(id) else line.least = math.min(line.least, record.ends) end
+  end
+  if line.cursor == line.first or line.inside == 0 then line.soonest, line.cursor = line.least, '' end
+  line.dirty = true
+end
+
+-- The rule: the front of the line is inside while the weights fit the size. In bounded steps; the next verb goes on.
+local function let_in()
+  for _ = 1, 256 do
+    local id = line.first
+    if id == '' then return end
+    local record = read(id)
+    if is_over(record) then
+      expire(id)
+    elseif line.used + record.weight > line.size then
+      return
+    else
+      line.last = math.max(line.last + 1, math.floor(now / 16))
+      record.epoch = line.last
+      line.used, line.inside, line.waiting = line.used + record.weight, line.inside + 1, line.waiting - 1
+      line.first = record.next
+      live_until(id, record.ends)
+      line.called[#line.called + 1] = id
+    end
+  end
+end
+
+-- Clear away the dead directly ahead of who looks or comes, so that they do not pile up behind a long hold.
+local function clear_ahead(id)
+  for _ = 1, 4 do
+    local record = id ~= '' and read(id)
+    if not is_over(record) or record.epoch > 0 then return end
+    expire(id)
+    id = record.prev
+  end
+end
+
+local function tell(client, text)
+  if client ~= '' then line.messages[#line.messages + 1] = { client, text } end
+end
+
+-- Take a live ticket out for good; its client is told unless it is the one who asks.
+local function part(id, client)
+  local record = records[id]
+  if not record or record.gone > 0 then return end
+  if is_over(record) then return expire(id) end
+  drop(id)
+  if record.client ~= client then tell(record.client, 'G ' .. id) end
+end
+
+local function holder()
+  return line.inside > 0 and read(line.head).owner or nil
+end
+
+-- Answer for one ticket; who waits lives *life* from now.
+local function look(id, life)
+  local record = records[id]
+  if not record or record.gone == 2 then return { 'expired' } end
+  if record.gone == 1 then return { 'buried' } end
+  if record.epoch > 0 then return { 'inside', record.epoch, record.ends - now, line.waiting > 0 and 1 or 0, line.size } end
+  clear_ahead(record.prev)
+  live_until(id, math.max(record.ends, now + life))
+  local again = life / 3
+  if line.first == id and line.inside > 0 then
+    again = math.max(0, (line.inside == 1 and read(line.head).ends or line.soonest) - now)
+  end
+  return { 'waiting', line.inside + record.serial - read(line.first).serial, again, line.last, line.size, holder() }
+end
+
+local function write(command, fields)
+  for i = 1, #fields, 1000 do redis.call(command, KEY, unpack(fields, i, math.min(i + 999, #fields))) end
+end
+
+-- Return when the key goes, if that has to be set: when the last ticket and tombstone are over and the last epoch has
+-- outlived the line. Set later than needed, so that it is set seldom.
+local function expiry()
+  local empty = line.inside + line.waiting == 0
+  local till = math.max(empty and now + KEPT or line.needed, line.graves)
+  if till <= line.kept and not (empty and line.kept > till + 3 * SLACK) then return end
+  line.kept = till + SLACK
+  return math.ceil(line.kept / 1000)
+end
+
+local function save()
+  local expire_at = expiry()
+  local fields = { 'line', struct.pack(HEADER,
+    line.size, line.last, line.used, line.inside, line.waiting, line.serial, line.soonest, line.least, line.kept, line.graves,
+    line.head, line.first, line.tail, line.cursor, line.grave, line.newest) }
+  for id in pairs(line.changed) do
+    local r = records[id]
+    fields[#fields + 1], fields[#fields + 2] = 't' .. id, struct.pack(RECORD,
+      r.gone, r.weight, r.ends, r.since, r.epoch, r.serial, r.prev, r.next, r.client, r.owner)
+  end
+  write('HSET', fields)
+  local old = {}
+  for id in pairs(line.removed) do old[#old + 1] = 't' .. id end
+  write('HDEL', old)
+  if expire_at then redis.call('PEXPIREAT', KEY, expire_at) end
+end
+
+-- Write what has changed, then call who was let in, except *quiet*, whose answer says it.
+local function close(quiet)
+  if line.dirty then save() end
+  local name
+  for _, id in ipairs(line.called) do
+    local record = records[id]
+    if id ~= quiet and record and record.client ~= '' then
+      name = name or string.find(KEY, '{#', 1, true) and redis.call('HGET', KEY, 'name') or KEY
+      local epoch, company = string.format('%.0f', record.epoch), line.waiting > 0 and ' 1 ' or ' 0 '
+      redis.call('PUBLISH', record.client, 'I ' .. epoch .. company .. name .. ' ' .. id)
+    end
+  end
+  for _, message in ipairs(line.messages) do redis.call('PUBLISH', message[1], message[2]) end
+end

@@ -1,0 +1,107 @@
+"""A server as this client sees it: one connection at a time, made anew when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from aiodlock.backends.redis.address import Address
+from aiodlock.backends.redis.scripts import to_none
+from aiodlock.backends.redis.wire import Decode, Link, OnPush
+from aiodlock.errors import BackendError, BackendUnavailableError
+
+__all__ = ["Node"]
+
+_T = TypeVar("_T")
+
+_FIRST_DELAY = 0.02
+_LONGEST_DELAY = 2.0
+
+
+class Node:
+    """Keeps a `Link` to one address. While there is none every command fails at once: nothing is kept and sent later.
+
+    *greet* prepares a fresh link (subscriptions) before any command goes over it; *on_up* is told when commands may.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        name: str,
+        greet: Callable[[Link], Awaitable[None]],
+        on_push: OnPush,
+        on_up: Callable[[int], None],
+        patience: float,
+    ) -> None:
+        self.address = address
+        self._name = name
+        self._greet = greet
+        self._on_push = on_push
+        self._on_up = on_up
+        self._patience = patience
+        self._via = 0
+        self._link: Link | None = None
+        self._down = "not connected"
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect once, or raise; from then on connect again whenever the connection is lost."""
+        self._link = await self._dial()
+        self._keeper = asyncio.create_task(self._keep(self._link), name=f"aiodlock: {self.address}")
+
+    async def aclose(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait({self._keeper})
+        if self._link is not None:
+            link, self._link, self._down = self._link, None, "closed"
+            await link.aclose("closed")
+
+    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+        """Send over the link of this moment, see `Link.send`."""
+        if self._link is not None:
+            return self._link.send(payload, decode, load)
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        future.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
+        return future
+
+    async def _keep(self, link: Link) -> None:
+        while True:
+            self._down = await link.lost()
+            self._link = None
+            link = await self._redial()
+            self._link = link
+            asyncio.get_running_loop().call_soon(self._on_up, link.via)  # what it raises must not end this task
+
+    async def _redial(self) -> Link:
+        delay = _FIRST_DELAY
+        while True:
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
+            try:
+                return await self._dial()
+            except BackendError as error:
+                self._down = str(error)
+                delay = min(2 * delay, _LONGEST_DELAY)
+
+    async def _dial(self) -> Link:
+        self._via += 1
+        link: Link | None = None
+        try:
+            async with asyncio.timeout(self._patience):
+                link = await self.address.connect(self._new_link)
+                for payload in self.address.greeting(self._name):
+                    await link.send(payload, to_none)
+                await self._greet(link)
+        except BaseException as error:
+            if link is not None:
+                link.abort("not greeted")
+            if isinstance(error, BackendError) or not isinstance(error, Exception):
+                raise
+            raise BackendUnavailableError(f"{self.address}: {str(error) or 'no answer in time'}") from error
+        return link
+
+    def _new_link(self) -> Link:
+        return Link(str(self.address), via=self._via, on_push=self._on_push, patience=self._patience)

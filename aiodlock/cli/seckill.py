@@ -1,0 +1,123 @@
+"""``aiodlock seckill``: a flash sale (秒杀) with and without locks."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from aiodlock.cli.progress import Progress, progress_on
+from aiodlock.cli.sale import Outcome, Run, Terms, ways_of
+from aiodlock.cli.session import Stop
+from aiodlock.cli.show import console, seconds, table
+from aiodlock.client import connect
+
+__all__ = ["check", "seckill"]
+
+_PICTURE_WIDTH = 92
+
+
+def seckill(
+    buyers: Annotated[int, typer.Option(min=1, help="How many want one.")] = 20_000,
+    stock: Annotated[int, typer.Option(min=1, help="How many there are.")] = 10_000,
+    segments: Annotated[int, typer.Option(min=1, max=1024, help="Lines of the segmented lock.")] = 16,
+    concurrency: Annotated[int, typer.Option(min=1, help="How many buyers at a time.")] = 1_000,
+    work: Annotated[float, typer.Option(min=0, help="Seconds the pretended database takes.")] = 0.001,
+    url: Annotated[str, typer.Option(help="Where the locks are.")] = "memory://",
+    seed: Annotated[int, typer.Option(help="Another seed, another crowd.")] = 42,
+    as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Save a picture of the table to this file.")] = None,
+) -> None:
+    """Sell out under a rush of buyers: without a lock, with one, and with a segmented one."""
+    terms = Terms(stock=stock, buyers=buyers, concurrency=concurrency, segments=segments, work=work, seed=seed)
+    outcomes = asyncio.run(_sell(terms, url))
+    if as_json:
+        print(json.dumps({"terms": asdict(terms), "ways": [asdict(outcome) for outcome in outcomes]}))
+    else:
+        _tell(terms, outcomes, console())
+    if svg is not None:
+        _save(terms, outcomes, svg)
+    check(outcomes)
+
+
+async def _sell(terms: Terms, url: str) -> list[Outcome]:
+    async with connect(url) as locks:
+        ways = ways_of(terms, locks, key=f"seckill:{secrets.token_hex(8)}")
+        with progress_on(console(stderr=True), total=terms.buyers) as progress:
+            return [await _watched(Run(terms, way), progress) for way in ways]
+
+
+async def _watched(run: Run, progress: Progress) -> Outcome:
+    progress.begin(run.way.name)
+    selling = asyncio.create_task(run.sell())
+    try:
+        while not (await asyncio.wait((selling,), timeout=progress.every))[0]:
+            progress.show(run.served)
+    finally:
+        selling.cancel()
+        await asyncio.wait((selling,))
+    progress.show(run.served)
+    return selling.result()
+
+
+def _tell(terms: Terms, outcomes: Sequence[Outcome], out: Console) -> None:
+    out.print(_drawn(terms, outcomes))
+    out.print(_story(terms, outcomes))
+
+
+def _save(terms: Terms, outcomes: Sequence[Outcome], svg: Path) -> None:
+    page = Console(record=True, file=io.StringIO(), width=_PICTURE_WIDTH, highlight=False)
+    _tell(terms, outcomes, page)
+    picture = page.export_svg(title="aiodlock seckill")
+    try:
+        # A picture in a page loads nothing from elsewhere: the reader's own monospaced font will do.
+        svg.write_text(re.sub(r"\s*@font-face\s*{.*?}", "", picture, flags=re.DOTALL))
+    except OSError as error:
+        raise Stop(f"cannot save the picture: {error}") from error
+
+
+def _drawn(terms: Terms, outcomes: Sequence[Outcome]) -> Table:
+    title = f"{terms.stock:,} in stock, {terms.buyers:,} buyers, {terms.concurrency:,} at a time"
+    drawn = table("", "orders/s", "wait p50", "wait p99", "sold", "oversold", "fairness", title=title)
+    for outcome in outcomes:
+        drawn.add_row(
+            outcome.way,
+            f"{outcome.orders_per_second:,.0f}",
+            seconds(outcome.wait_p50),
+            seconds(outcome.wait_p99),
+            f"{outcome.sold:,}",
+            f"[bold red]{outcome.oversold:,}[/]" if outcome.oversold else "[green]0[/]",
+            f"{outcome.fairness:.3f}",
+        )
+    return drawn
+
+
+def _story(terms: Terms, outcomes: Sequence[Outcome]) -> str:
+    none, one, segmented = outcomes[:3]
+    lines = []
+    if none.oversold:
+        lines.append(
+            f"Without a lock {none.sold:,} orders were taken for {terms.stock:,} articles: each buyer reads the stock, "
+            "waits for the database, and writes back a number that others have changed meanwhile."
+        )
+    if one.orders_per_second:
+        times = segmented.orders_per_second / one.orders_per_second
+        lines.append(f"{terms.segments} segments take {times:.1f} times the orders of one lock.")
+    return "\n".join(lines)
+
+
+def check(outcomes: Sequence[Outcome]) -> None:
+    """A lock that lets stock be sold twice, or not at all, is a bug: say so."""
+    for outcome in outcomes[1:]:
+        if outcome.oversold or outcome.unsold:
+            raise Stop(f"{outcome.way}: {outcome.oversold} oversold, {outcome.unsold} unsold. Please report this bug")

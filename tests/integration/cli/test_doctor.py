@@ -1,0 +1,46 @@
+"""doctor: what every backend is asked, and what one may add."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from aiodlock import LockClient
+from aiodlock.backends.base import Diagnosing, Finding
+from aiodlock.backends.memory import MemoryBackend
+from aiodlock.cli.doctor import examine
+from aiodlock.cli.session import Stop
+from tests.integration.cli.support import Cli
+
+
+def test_memory_is_well(cli: Cli) -> None:
+    """Reached, measured, locked, and its limits told; that nobody else sees it is a warning."""
+    ended = cli("doctor", "memory://")
+    assert ended.returncode == 0
+    levels = {line[9:22].strip(): line.split()[0] for line in ended.stdout.splitlines()}
+    assert levels.pop("seen by") == "warning"
+    assert levels == dict.fromkeys(["reached", "round trip", "lock", "kinds", "waiting", "tickets"], "ok")
+
+
+class _Sick(MemoryBackend):
+    """A backend that looks at its own server."""
+
+    async def diagnose(self) -> Sequence[Finding]:
+        return [
+            Finding("appetite", "good"),
+            Finding("memory", "forgets keys \x1b[2J[red]when full", "error", "set it to refuse instead"),
+        ]
+
+
+async def test_a_backend_adds_what_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its findings follow the common ones; an error among them is the command's."""
+    backend = _Sick()
+    assert isinstance(backend, Diagnosing)
+    assert not isinstance(MemoryBackend(), Diagnosing)
+    with pytest.raises(Stop, match="1 of these checks failed") as stop:
+        await examine(LockClient(backend))
+    assert stop.value.status == 1
+    *_, appetite, memory = capsys.readouterr().out.splitlines()
+    assert appetite == "ok       appetite     good"
+    assert memory == "error    memory       forgets keys �[2J[red]when full: set it to refuse instead"

@@ -1,0 +1,172 @@
+"""The flash sale: what it shows, and that it shows a broken lock."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aiodlock
+from aiodlock.cli.sale import Run, Shelf, Terms, jain, quantile, ways_of
+from aiodlock.cli.seckill import check
+from aiodlock.cli.session import Stop
+from tests.integration.cli.support import AIODLOCK, Cli, OnScreen
+
+SMALL = ("--buyers", "400", "--stock", "200", "--concurrency", "50", "--segments", "4", "--work", "0")
+
+
+def _figures(ended: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    assert ended.returncode == 0, ended.stderr
+    return {way["way"]: way for way in json.loads(ended.stdout)["ways"]}
+
+
+def test_the_figures_tell_the_story(cli: Cli) -> None:
+    """Without a lock it oversells; with one, or four segments, exactly the stock is sold."""
+    ways = _figures(cli("seckill", *SMALL, "--json"))
+    assert list(ways) == ["no lock", "one lock", "4 segments"]
+    assert ways["no lock"]["oversold"] > 0
+    for name in ("one lock", "4 segments"):
+        assert (ways[name]["sold"], ways[name]["oversold"], ways[name]["unsold"]) == (200, 0, 0)
+        assert 0 < ways[name]["wait_p50"] <= ways[name]["wait_p99"]
+        assert 0 < ways[name]["fairness"] <= 1
+    assert ways["one lock"]["fairness"] == 1  # first come, first served
+
+
+def test_the_same_seed_is_the_same_crowd(cli: Cli) -> None:
+    """Who meets whom in a segment depends on the seed alone."""
+    first, again, other = (
+        _figures(cli("seckill", *SMALL, "--json", "--seed", seed))["4 segments"]["fairness"] for seed in ("1", "1", "2")
+    )
+    assert first == again
+    assert first != other
+
+
+def test_with_fewer_buyers_than_stock_everybody_gets_one(cli: Cli) -> None:
+    """Nobody is turned away while a segment has stock, and nothing is oversold even without a lock."""
+    ways = _figures(cli("seckill", "--buyers", "90", "--stock", "100", "--segments", "16", "--work", "0", "--json"))
+    assert {way["sold"] for way in ways.values()} == {90}
+
+
+def test_one_buyer_at_a_time_needs_no_lock(cli: Cli) -> None:
+    """The race of the first row is real: without concurrency it is not there."""
+    ways = _figures(cli("seckill", *SMALL, "--concurrency", "1", "--json"))
+    assert [way["oversold"] for way in ways.values()] == [0, 0, 0]
+
+
+def test_without_a_terminal_there_are_plain_lines(cli: Cli) -> None:
+    """The table on stdout, the progress on stderr, and no escape sequence in either."""
+    ended = cli("seckill", *SMALL)
+    assert ended.returncode == 0
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert "one lock: 400 of 400 buyers served" in ended.stderr
+    assert "200 in stock, 400 buyers, 50 at a time" in ended.stdout
+    for column in ("orders/s", "wait p50", "wait p99", "sold", "oversold", "fairness"):
+        assert column in ended.stdout
+    for row in ("no lock", "one lock", "4 segments"):
+        assert f"\n  {row} " in ended.stdout
+    assert "Without a lock" in ended.stdout
+
+
+def test_on_a_terminal_there_is_a_bar(screen: OnScreen) -> None:
+    """It is drawn again while buyers are served, and the table follows."""
+    shown = screen(*AIODLOCK, "seckill", "--buyers", "1000", "--stock", "500")
+    shown.expect(r"one lock.*━.*\b[1-9]\d*/1000")
+    shown.expect(r"1000/1000[\s\S]*oversold[\s\S]*Without a lock")
+    assert shown.wait() == 0
+
+
+def test_a_picture_loads_nothing_from_elsewhere(cli: Cli, tmp_path: Path) -> None:
+    """The saved picture shows the table, and refers to nothing but its own parts."""
+    assert cli("seckill", *SMALL, "--svg", "sale.svg").returncode == 0
+    picture = (tmp_path / "sale.svg").read_text()
+    assert "oversold" in picture
+    assert re.search(r"@font-face|@import|src=|href=|url\((?!#)", picture) is None
+
+
+def test_a_picture_that_cannot_be_saved_is_one_line(cli: Cli) -> None:
+    """The sale is told all the same."""
+    ended = cli("seckill", *SMALL, "--svg", "missing/sale.svg")
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert "missing/sale.svg" in ended.stderr.splitlines()[-1]
+
+
+def test_interrupted_it_ends_at_once() -> None:
+    """Ctrl-C in the middle: status 130, no traceback."""
+    command = [*AIODLOCK, "seckill", "--buyers", "100000", "--stock", "100000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "of 100,000" not in (line := process.stderr.readline()):
+            assert line
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in said
+
+
+# --- the sale itself ---------------------------------------------------------------------------------------
+
+TERMS = Terms(stock=50, buyers=100, concurrency=20, segments=4, work=0.0, seed=1)
+
+
+class _Careless:
+    """The broken twin: a way that says it locks."""
+
+    name = "careless"
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    async def buy(self, buyer: str) -> tuple[bool, float]:
+        return await self._shelf.sell(0), 0.0
+
+
+class _Lazy(_Careless):
+    """Another: it turns every second buyer away."""
+
+    name = "lazy"
+    _turn = 0
+
+    async def buy(self, buyer: str) -> tuple[bool, float]:
+        self._turn += 1
+        return bool(self._turn % 4), 0.0
+
+
+async def test_real_locks_pass_the_check() -> None:
+    """All ways but the first sell exactly the stock."""
+    async with aiodlock.connect("memory://") as locks:
+        outcomes = [await Run(TERMS, way).sell() for way in ways_of(TERMS, locks, key="sku")]
+    check(outcomes)
+    assert [outcome.sold for outcome in outcomes[1:]] == [50, 50]
+
+
+@pytest.mark.parametrize(("broken", "stock", "word"), [(_Careless, 50, "oversold"), (_Lazy, 100, "25 unsold")])
+async def test_a_broken_lock_is_exposed(broken: type[_Careless], stock: int, word: str) -> None:
+    """What oversells, or leaves stock while buyers are sent away, ends with an error."""
+    terms = Terms(stock=stock, buyers=100, concurrency=20, segments=4, work=0.0, seed=1)
+    outcome = await Run(terms, broken(Shelf(stock, segments=1, work=0.0))).sell()
+    with pytest.raises(Stop, match=word):
+        check([outcome, outcome])
+
+
+def test_the_stock_of_all_segments_is_the_stock() -> None:
+    """Nothing is lost by dividing."""
+    assert sum(Shelf(10, segments=4, work=0.0).left) == 10
+    assert Shelf(2, segments=4, work=0.0).left == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(("counts", "index"), [([5, 5, 5], 1.0), ([9, 0, 0], 1 / 3), ([0, 0], 1.0)])
+def test_fairness(counts: list[int], index: float) -> None:
+    """1 when all got the same, 1/n when one got everything."""
+    assert jain(counts) == pytest.approx(index)
+
+
+def test_quantiles() -> None:
+    """The value that so many do not exceed."""
+    values = [float(value) for value in range(100, 0, -1)]
+    assert [quantile(values, 0.5), quantile(values, 0.99), quantile([7.0], 0.99)] == [50.0, 99.0, 7.0]

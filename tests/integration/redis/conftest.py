@@ -1,0 +1,117 @@
+"""One server for all tests of this folder, clients that remember what they were told, a fresh key per test."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aiodlock._core.line import Answer, Call, LineId, Reconnected, Ticket, TicketId
+from aiodlock.backends.redis import RedisBackend
+from aiodlock.backends.redis.scripts import command
+from aiodlock.testing.proxy import FaultProxy
+from aiodlock.testing.servers import RedisServer, require
+
+_ids = itertools.count(1)
+
+
+class Client:
+    """A backend, and the calls it got."""
+
+    def __init__(self, backend: RedisBackend) -> None:
+        self.backend = backend
+        self.calls: list[Call] = []
+        self.reconnected = asyncio.Event()
+
+    def on_call(self, call: Call) -> None:
+        self.calls.append(call)
+        if isinstance(call, Reconnected):
+            self.reconnected.set()
+
+    async def told(self) -> list[Call]:
+        """Return what this client was told since it was last asked, whoever caused it."""
+        await self.backend.ping()  # on the same connection, behind every call before it
+        calls, self.calls = self.calls, []
+        return calls
+
+    def do(self, *arguments: bytes | str | int) -> Awaitable[Any]:
+        return self.backend._node.send(command(*arguments), lambda reply, via: reply)
+
+    async def answer(self, ticket: Ticket) -> Answer | None:
+        return (await self.backend.renew([ticket]))[0]
+
+    async def until_over(self, *tickets: Ticket) -> None:
+        """Return when the lives of these tickets have ended by the server's clock; inspecting sweeps nothing."""
+        gone = {ticket.id for ticket in tickets}
+        line = tickets[0].line
+        while True:
+            rows = await self.backend.inspect(line.kind, line.key)
+            if not (lives := [row.remaining for row in rows if row.id in gone]):
+                return
+            await asyncio.sleep(max(lives))
+
+    def key(self, line: LineId) -> bytes:
+        return self.backend._keys.name(line).key
+
+
+@asynccontextmanager
+async def opened(url: str, **settings: Any) -> AsyncIterator[Client]:
+    client = Client(RedisBackend.from_url(url, **settings))
+    await client.backend.open(client.on_call)
+    try:
+        yield client
+    finally:
+        await client.backend.aclose()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RedisServer]:
+    require(RedisServer)
+    with RedisServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def connect(server: RedisServer) -> AsyncIterator[Callable[..., Awaitable[Client]]]:
+    async with AsyncExitStack() as stack:
+
+        async def connect(url: str = server.url, **settings: Any) -> Client:
+            return await stack.enter_async_context(opened(url, **settings))
+
+        yield connect
+
+
+@pytest.fixture
+async def client(connect: Callable[..., Awaitable[Client]]) -> Client:
+    return await connect()
+
+
+@pytest.fixture
+async def other(connect: Callable[..., Awaitable[Client]]) -> Client:
+    return await connect()
+
+
+@pytest.fixture
+def proxy(server: RedisServer) -> Iterator[FaultProxy]:
+    with FaultProxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def line(request: pytest.FixtureRequest) -> LineId:
+    return LineId("lock", f"{request.function.__name__}-{next(_ids)}")
+
+
+@pytest.fixture
+def ticket(line: LineId) -> Callable[..., Ticket]:
+    """Make tickets of this test's line; the owner is named after the id."""
+
+    def make(name: str = "", **facts: Any) -> Ticket:
+        name = name or f"t{next(_ids)}"
+        return Ticket(facts.pop("line", line), TicketId(name), **{"owner": f"owner of {name}", **facts})
+
+    return make

@@ -1,0 +1,150 @@
+"""What the server pays: commands of a join, growth with the line, scripts that it forgot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from aiodlock._core.line import Inside, LineId, Ticket, TicketId, Waiting
+from aiodlock.backends.redis import backend as backend_module
+from aiodlock.backends.redis.scripts import Script
+from aiodlock.testing.servers import RedisServer
+from tests.integration.redis.conftest import Client
+
+_new_ids = (TicketId(f"n{number}") for number in count(1))
+Make = Callable[..., Ticket]
+Connect = Callable[..., Awaitable[Client]]
+
+
+async def commands(client: Client) -> dict[str, int]:
+    """Return how often each command was called, also inside scripts."""
+    lines = (await client.do("INFO", "commandstats")).decode().split("\r\n")
+    stats = (line.removeprefix("cmdstat_").split(":calls=") for line in lines if ":calls=" in line)
+    return {name: int(rest.split(",")[0]) for name, rest in stats}
+
+
+async def counted(client: Client, verb: Callable[[], Awaitable[object]]) -> dict[str, int]:
+    before = await commands(client)
+    await verb()
+    after = await commands(client)
+    counts = {name: number - before.get(name, 0) for name, number in after.items() if name != "info"}
+    return {name: number for name, number in counts.items() if number}
+
+
+# --- commands ----------------------------------------------------------------------------------------------
+
+
+async def test_an_uncontended_join_and_leave_are_one_command_each_and_few_inside(client: Client, ticket: Make) -> None:
+    warm, mine = ticket(), ticket(ttl=20.0, line=LineId("lock", "uncontended"))
+    await client.backend.join(warm)
+    await client.backend.leave(warm)
+    joined = await counted(client, lambda: client.backend.join(mine))
+    assert joined == {"evalsha": 1, "time": 1, "hmget": 1, "hset": 1, "pexpireat": 1}
+    left = await counted(client, lambda: client.backend.leave(mine))
+    assert left == {"evalsha": 1, "time": 1, "hmget": 1, "hset": 1, "hdel": 1}
+
+
+async def test_an_uncontended_join_of_a_hashed_key_makes_at_most_six_calls(client: Client, ticket: Make) -> None:
+    mine = ticket(line=LineId("lock", "k" * 200))
+    await client.backend.join(ticket())
+    joined = await counted(client, lambda: client.backend.join(mine))
+    assert sum(joined.values()) - joined["evalsha"] <= 6
+
+
+async def test_thousands_who_wait_are_renewed_in_few_calls(client: Client, ticket: Make) -> None:
+    tickets = [ticket(f"r{i}") for i in range(1000)]
+    await asyncio.gather(*(client.backend.join(one) for one in tickets))
+    await client.backend.renew(tickets[:1])
+    renewed = await counted(client, lambda: client.backend.renew(tickets))
+    assert renewed["evalsha"] == 10
+
+
+# --- growth ------------------------------------------------------------------------------------------------
+
+
+async def cpu(client: Client) -> float:
+    """Return the seconds that the server has worked on commands."""
+    lines = (await client.do("INFO", "cpu")).decode().split("\r\n")
+    return sum(float(line.split(":")[1]) for line in lines if "main_thread:" in line)
+
+
+async def cost(client: Client, waiting: list[Ticket], rounds: int) -> float:
+    """Return the server's seconds per join at the end and leave from the front, the middle and the end of this line."""
+    before = await cpu(client)
+    for number in range(rounds):
+        waiting.append(replace(waiting[0], id=next(_new_ids)))
+        await client.backend.join(waiting[-1])
+        await client.backend.leave(waiting.pop((0, len(waiting) // 2, -1)[number % 3]))
+    return (await cpu(client) - before) / rounds
+
+
+async def line_of(client: Client, ticket: Make, length: int, **facts: object) -> list[Ticket]:
+    tickets = [ticket(ttl=600.0, **facts) for _ in range(length)]
+    answers = await asyncio.gather(*(client.backend.join(one) for one in tickets))
+    assert all(isinstance(answer, Inside | Waiting) for answer in answers)
+    return tickets
+
+
+async def growth(client: Client, ticket: Make, *, rounds: int) -> float:
+    """Return what joining and leaving cost with ten thousand in line, in terms of what they cost with ten."""
+    short = await line_of(client, ticket, 10, line=LineId("lock", "short"))
+    long = await line_of(client, ticket, 10_000, line=LineId("lock", "long"))
+    costs = [(await cost(client, short, rounds), await cost(client, long, rounds)) for _ in range(2)]
+    small, large = map(min, zip(*costs, strict=True))
+    return large / small
+
+
+async def test_a_line_of_ten_thousand_costs_no_more_than_three_times_one_of_ten(ticket: Make, connect: Connect) -> None:
+    with RedisServer() as own:
+        client = await connect(own.url, patience=30.0)
+        assert await growth(client, ticket, rounds=300) <= 3.0
+        await client.backend.aclose()
+
+
+async def test_a_script_that_reads_the_whole_line_is_found(
+    ticket: Make, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin."""
+    leave = backend_module._LEAVE
+    worse = Script.of("leave", leave.text.replace("sweep()\nlet_in()", "redis.call('HGETALL', KEY)\nsweep()\nlet_in()"))
+    assert worse.text != leave.text
+    monkeypatch.setattr(backend_module, "_LEAVE", worse)
+    monkeypatch.setattr(backend_module, "_LEAVE_HEAD", worse.head(3))
+    with RedisServer() as own:
+        client = await connect(own.url, patience=30.0)
+        assert await growth(client, ticket, rounds=30) > 3.0
+        await client.backend.aclose()
+
+
+# --- forgotten scripts -------------------------------------------------------------------------------------
+
+
+async def test_scripts_are_loaded_once_when_the_server_has_forgotten_them(client: Client, ticket: Make) -> None:
+    """However many commands meet the gap; none is lost, none is done twice."""
+    tickets = [ticket(size=1000) for _ in range(50)]
+    await client.do("SCRIPT", "FLUSH")
+    before = await commands(client)
+    answers = await asyncio.gather(*(client.backend.join(one) for one in tickets))
+    after = await commands(client)
+    assert all(isinstance(answer, Inside) for answer in answers)
+    assert after["script|load"] - before.get("script|load", 0) == 1
+    assert len({answer.epoch for answer in answers if isinstance(answer, Inside)}) == 50
+
+
+async def test_a_flush_at_any_time_is_survived(client: Client, other: Client, ticket: Make) -> None:
+    async def flush() -> None:
+        for _ in range(30):
+            await other.do("SCRIPT", "FLUSH")
+
+    async def work() -> None:
+        for _ in range(30):
+            mine = ticket(size=1000)
+            assert isinstance(await client.backend.join(mine), Inside)
+            assert isinstance(await client.answer(mine), Inside)
+            await client.backend.leave(mine)
+
+    await asyncio.gather(flush(), *(work() for _ in range(5)))

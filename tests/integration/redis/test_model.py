@@ -1,0 +1,244 @@
+"""Random verbs of two clients, compared step by step with a plain model; it finds scripts with one fault."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import count
+from typing import TypeVar
+
+import pytest
+
+from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, LineId, Ticket, TicketId
+from aiodlock.backends.redis import backend as backend_module
+from aiodlock.backends.redis.scripts import Script
+from aiodlock.errors import BackendDataError
+from tests.integration.redis.conftest import Client
+from tests.integration.redis.model import Ambiguous, Model, Stand
+
+T = TypeVar("T")
+Connect = Callable[..., Awaitable[Client]]
+
+SHAPES = [(1, [1]), (2**30, [1, 1, 2**30]), (3, [1, 2, 3, 4])]
+LONG, SHORT = 60.0, 0.05
+SEEDS, STEPS = 80, 30
+_lines = count(1)
+
+
+class Run:
+    """One seed: a line, two clients, a model, and random steps."""
+
+    def __init__(self, seed: int, clients: list[Client]) -> None:
+        self.dice = random.Random(seed)
+        self.clients = clients
+        self.line = LineId("lock", f"model-{next(_lines)}" + "x" * self.dice.choice([0, 90]))
+        self.model = Model(self.line)
+        self.size, self.weights = self.dice.choice(SHAPES)
+        self.ids = count(1)
+        self.steps = [
+            *[self.join] * 8, *[self.stand_again] * 2, *[self.look] * 2, *[self.renew] * 3, *[self.leave] * 5,
+            self.bury, self.change_weight, self.change_size, self.revoke, *[self.pass_time] * 2,
+        ]  # fmt: skip
+
+    async def go(self) -> bool:
+        """Run to the end, or to the first step in which a life ended; tell which."""
+        try:
+            for _ in range(STEPS):
+                await self.out_of_doubt()
+                await self.dice.choice(self.steps)()
+        except Ambiguous:
+            return False
+        return True
+
+    async def step(
+        self, verb: Callable[[], Awaitable[T]], act: Callable[[], object], *, own: TicketId | None = None
+    ) -> T:
+        """Do *verb* between two looks at the clock; compare calls and rows with what *act* makes of the model."""
+        before = await self.time()
+        answer = await verb()
+        rows = await self.clients[0].backend.inspect(self.line.kind, self.line.key)
+        heard = [await client.told() for client in self.clients]
+        self.model.begin((before, await self.time()))
+        act()
+        granted = (own, answer.epoch) if own and isinstance(answer, Inside) else None
+        self.model.check_calls(heard, granted)
+        self.model.check_rows(list(rows))
+        return answer
+
+    # --- the server's time -----------------------------------------------------------------------------------
+
+    async def time(self) -> float:
+        seconds, micros = await self.clients[0].do("TIME")
+        return int(seconds) + int(micros) / 1e6
+
+    async def out_of_doubt(self) -> None:
+        """Let lives that could end during the next step end before it."""
+        soon = await self.time() + 0.02
+        await self.reach(max((s.ends[1] for s in self.model.stands if s.ends[0] < soon), default=0.0))
+
+    async def pass_time(self) -> None:
+        soon = await self.time() + 2 * SHORT
+        await self.reach(max((s.ends[1] for s in self.model.stands if s.ends[0] < soon), default=0.0))
+        await self.dice.choice([self.renew, self.look, self.join])()  # by the dead themselves, or by others
+
+    async def reach(self, instant: float) -> None:
+        while True:
+            left = instant - await self.time()
+            if left <= 0:
+                return
+            await asyncio.sleep(left)
+
+    # --- steps -----------------------------------------------------------------------------------------------
+
+    def ticket(self) -> Ticket:
+        number = next(self.ids)
+        ttl = self.dice.choice([LONG, LONG, LONG, SHORT])
+        size = self.size + (self.dice.random() < 0.1)
+        weight = self.dice.choice(self.weights)
+        return Ticket(self.line, TicketId(f"t{number}"), weight=weight, size=size, ttl=ttl, owner=f"o{number}")
+
+    def any_stand(self) -> Stand:
+        """Return somebody in line, or a stand that is in none."""
+        if self.model.stands and self.dice.random() < 0.95:
+            return self.dice.choice(self.model.stands)
+        return Stand(self.ticket(), self.dice.randrange(2), 1, (0.0, 0.0))
+
+    async def join(self, ticket: Ticket | None = None, client: int | None = None, old: Stand | None = None) -> None:
+        ticket = ticket or self.ticket()
+        client = self.dice.randrange(2) if client is None else client
+        queue = self.dice.random() < 0.8
+        instead_of = old.ticket.id if old else None
+        expected: list[object] = []
+        answer = await self.step(
+            lambda: self.clients[client].backend.join(ticket, queue=queue, instead_of=instead_of),
+            lambda: expected.append(self.model.join(ticket, client, queue=queue, instead_of=instead_of)),
+            own=ticket.id,
+        )
+        assert expected == [answer.why if isinstance(answer, Gone) else type(answer)]
+        self.model.check_answer(ticket, answer)
+
+    async def stand_again(self) -> None:
+        old = self.any_stand()
+        await self.join(client=old.client, old=old)
+
+    async def look(self) -> None:
+        if self.dice.random() < 0.3 and self.model.expired:
+            await self.join(replace(self.ticket(), id=self.dice.choice(sorted(self.model.expired))))
+        elif self.model.stands:
+            stand = self.any_stand()
+            await self.join(stand.ticket, stand.client)
+
+    async def renew(self) -> None:
+        stands = self.dice.sample(self.model.stands, self.dice.randint(0, len(self.model.stands)))
+        tickets = [replace(s.ticket, ttl=self.dice.choice([s.ticket.ttl, SHORT])) for s in stands] + [self.ticket()]
+        client = self.clients[self.dice.randrange(2)]
+        answers = await self.step(lambda: client.backend.renew(tickets), lambda: self.renewed(tickets))
+        for ticket, answer in zip(tickets, answers, strict=True):
+            known = self.model.find(ticket.id)
+            self.model.check_answer(known.ticket if known else ticket, answer)
+
+    def renewed(self, tickets: list[Ticket]) -> None:
+        for ticket in tickets:
+            if stand := self.model.find(ticket.id):
+                stand.ticket = replace(stand.ticket, ttl=ticket.ttl)
+                self.model.keep(stand, ticket.ttl)
+
+    async def leave(self) -> None:
+        stand = self.any_stand()
+        client = stand.client if self.dice.random() < 0.8 else 1 - stand.client
+        await self.step(
+            lambda: self.clients[client].backend.leave(stand.ticket), lambda: self.model.leave(stand.ticket.id, client)
+        )
+
+    async def bury(self) -> None:
+        """A join that is overtaken by its leave."""
+        stand = self.any_stand()
+        await self.step(
+            lambda: self.clients[stand.client].backend.leave(stand.ticket, bury=True),
+            lambda: self.model.leave(stand.ticket.id, stand.client),
+        )
+        self.model.buried.add(stand.ticket.id)
+        await self.join(stand.ticket, stand.client)
+
+    async def change_weight(self) -> None:
+        stand, weight = self.any_stand(), self.dice.choice(self.weights)
+        answer: Answer = await self.step(
+            lambda: self.clients[0].backend.change_weight(stand.ticket, weight), lambda: self.lightened(stand, weight)
+        )
+        if stand.inside and stand in self.model.stands:
+            self.model.check_answer(stand.ticket, answer)
+        else:
+            assert answer == Gone(GoneWhy.EXPIRED, None, 1)
+
+    def lightened(self, stand: Stand, weight: int) -> None:
+        if stand.inside:
+            stand.weight = min(stand.weight, weight)
+            self.model.let_in()
+
+    async def change_size(self) -> None:
+        size = self.dice.choice([self.size, self.size, 1, 2, 5])
+        await self.step(lambda: self.clients[0].backend.change_size(self.line, size), lambda: self.model.resize(size))
+
+    async def revoke(self) -> None:
+        asked = await self.step(
+            lambda: self.clients[1].backend.revoke(self.line, "go"), lambda: self.model.expect_asked("go")
+        )
+        assert asked == len(self.model.inside)
+
+
+async def run(clients: list[Client], seeds: int) -> int:
+    return sum([await Run(seed, clients).go() for seed in range(seeds)])
+
+
+async def test_the_scripts_do_what_the_model_does(connect: Connect) -> None:
+    """Every answer, every call and every row of every step; most seeds run to their end."""
+    clients = [await connect(), await connect()]
+    assert await run(clients, SEEDS) > SEEDS / 2
+
+
+FAULTS = {
+    "no tombstone": ("if remembered > 0 then bury", "if false then bury"),
+    "overtaking": ("local fits = line.first == '' and", "local fits ="),
+    "the expired come back": ("if is_over(records[id]) then expire(id) end", ""),
+    "the expired are forgotten": ("bury(id, 2, now + KEPT)", ""),
+    "a life is shortened": (
+        "math.max(record.ends, now + tonumber(ARGV[3 * i - 1]))",
+        "now + tonumber(ARGV[3 * i - 1])",
+    ),
+    "an epoch twice": ("line.last = math.max(line.last + 1, math.floor(now / 16))", "line.last = math.floor(now / 16)"),
+    "any join resizes": ("if line.inside + line.waiting == 0 then line.size", "if true then line.size"),
+    "company is not told": ("elseif line.first == id then tell_company() end", "end"),
+    "nobody is called": ("redis.call('PUBLISH', record.client, 'I '", "(function() end)('I '"),
+    "leaving forgets who waits": ("inside == 1 and waiting == 0 and head", "inside == 1 and head"),
+    "the dead stay inside": ("if now < line.soonest then return end", "if true then return end"),
+    "standing again keeps the old": ("part(instead_of, client)\n", ""),
+    "the too heavy stay": ("if record.weight > new then part(id) end", ""),
+    "the list loses its tail": ("touch(next) else line.tail = prev end", "touch(next) end"),
+}
+
+
+def break_scripts(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    broken = 0
+    for name in ("JOIN", "LEAVE", "RENEW", "WEIGHT", "SIZE", "REVOKE"):
+        script: Script = getattr(backend_module, f"_{name}")
+        if old in script.text:
+            broken += 1
+            worse = Script.of(script.name, script.text.replace(old, new))
+            monkeypatch.setattr(backend_module, f"_{name}", worse)
+            if hasattr(backend_module, f"_{name}_HEAD"):
+                arguments = {"JOIN": 11, "LEAVE": 3}[name]
+                monkeypatch.setattr(backend_module, f"_{name}_HEAD", worse.head(arguments))
+    assert broken, "the fault is not in the scripts any more"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_the_model_finds_a_script_with_a_fault(
+    fault: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twins."""
+    break_scripts(monkeypatch, *FAULTS[fault])
+    clients = [await connect(), await connect()]
+    with pytest.raises((AssertionError, BackendDataError, ValueError)):
+        await run(clients, 4 * SEEDS)

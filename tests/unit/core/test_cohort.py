@@ -1,0 +1,451 @@
+"""The cohort: what a process asks of its server, and how the place passes between its tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+import aiodlock
+from aiodlock import (
+    AcquireTimeoutError,
+    BackendUnavailableError,
+    LockClient,
+    LockError,
+    LockLostError,
+    Poll,
+    Retry,
+    TooManyWaitersError,
+)
+from aiodlock._core.fence import COUNTS, split
+from aiodlock.testing import Faults, LoopClock, settle
+
+
+async def rows(client: LockClient) -> list[tuple[str, bool]]:
+    return [(row.owner, row.inside) async for row in client.inspect()]
+
+
+async def enter(lock: aiodlock.Lock, order: list[object], who: object, *, stay: float = 0.0) -> None:
+    async with lock:
+        order.append(who)
+        await asyncio.sleep(stay)
+
+
+# --- one ticket for a process ------------------------------------------------------------------------------
+
+
+async def test_a_thousand_tasks_cost_the_server_one_join_and_one_leave(locks: LockClient, faults: Faults) -> None:
+    """Alone with a key the place passes from task to task with no round trip, in order."""
+    lock, order = locks.lock("k"), []
+    await asyncio.gather(*(enter(lock, order, n) for n in range(1_000)))
+    assert order == list(range(1_000))
+    assert Counter(faults.sent) == {"join": 1, "leave": 1}
+
+
+async def test_waiting_tasks_show_as_one_ticket(locks: LockClient, other: LockClient) -> None:
+    """A thousand waiters in one process are one in the line."""
+    async with other.lock("k"):
+        tasks = [asyncio.create_task(enter(locks.lock("k"), [], n)) for n in range(1_000)]
+        await settle()
+        assert await rows(other) == [("web-2", True), ("web-1", False)]
+    await asyncio.gather(*tasks)
+
+
+async def test_fences_grow_with_every_hand_off(locks: LockClient) -> None:
+    """Also between tasks that share one ticket."""
+
+    async def take() -> None:
+        async with lock as hold:
+            fences.append(hold.fence)
+
+    lock, fences = locks.lock("k"), []
+    await asyncio.gather(*(take() for _ in range(100)))
+    assert fences == sorted(set(fences))
+    assert {split(fence)[0] for fence in fences} == {split(fences[0])[0]}
+
+
+async def test_when_the_count_is_used_up_the_batch_is_over(locks: LockClient, faults: Faults) -> None:
+    """A fence has 15 bits for local ownerships; the next one takes a new epoch, and still grows."""
+
+    async def take() -> None:
+        async with lock as hold:
+            fences.append(hold.fence)
+
+    lock, fences = locks.lock("k"), []
+    await asyncio.gather(*(take() for _ in range(COUNTS + 10)))
+    assert len(fences) == COUNTS + 10
+    assert fences == sorted(set(fences))
+    assert len({split(fence)[0] for fence in fences}) == 2
+    assert faults.sent.count("join") == 2
+
+
+async def test_with_fair_or_a_fixed_lease_everybody_has_a_ticket(locks: LockClient, other: LockClient) -> None:
+    """Strict order across processes needs a place in the line for each."""
+    for policy in ({"fair": True}, {"renew": False}):
+        async with other.lock("k"):
+            tasks = [asyncio.create_task(enter(locks.lock("k", **policy), [], n)) for n in range(3)]
+            await settle()
+            assert await rows(other) == [("web-2", True), *[("web-1", False)] * 3]
+        await asyncio.gather(*tasks)
+
+
+# --- company -----------------------------------------------------------------------------------------------
+
+
+async def test_in_company_the_place_is_given_up_after_a_batch(locks: LockClient, other: LockClient) -> None:
+    """Two busy processes take turns: neither waits for all of the other's tasks."""
+    order: list[str] = []
+    await asyncio.gather(
+        *(enter(locks.lock("k"), order, "a", stay=0.001) for _ in range(200)),
+        *(enter(other.lock("k"), order, "b", stay=0.001) for _ in range(200)),
+    )
+    turns = sum(before != after for before, after in zip(order, order[1:], strict=False))
+    assert Counter(order) == {"a": 200, "b": 200}
+    assert turns >= 10
+    assert {"a", "b"} == set(order[:100])
+
+
+async def test_a_batch_ends_with_leave_and_stand_in_one_request(
+    locks: LockClient, other: LockClient, faults: Faults
+) -> None:
+    """The old ticket leaves and the new one stands by one join."""
+    lock = locks.lock("k")
+    async with lock:
+        waiting = asyncio.create_task(enter(other.lock("k"), [], "b", stay=1.0))
+        tasks = [asyncio.create_task(enter(lock, [], "a", stay=0.1)) for _ in range(2)]
+        await settle()
+        await asyncio.sleep(0.1)
+        faults.sent.clear()
+    await settle()
+    assert faults.sent == ["join"]
+    assert await rows(other) == [("web-2", True), ("web-1", False)]
+    await asyncio.gather(waiting, *tasks)
+
+
+# --- re-entry ----------------------------------------------------------------------------------------------
+
+
+async def test_re_entry_is_local_and_counted(locks: LockClient, other: LockClient, faults: Faults) -> None:
+    """N acquires need N releases, with one join and the same fence."""
+    lock = locks.lock("k")
+    holds = [await lock.acquire() for _ in range(5)]
+    assert len({hold.fence for hold in holds}) == 1
+    for hold in holds:
+        assert await other.lock("k").locked()
+        await hold.release()
+    assert not await other.lock("k").locked()
+    assert Counter(faults.sent) == {"join": 1, "leave": 1}
+
+
+async def test_re_entry_works_through_other_lock_objects(locks: LockClient) -> None:
+    """The owner is the task; what it holds is the key, whatever the policy of the object."""
+    async with locks.lock("k", ttl=30) as outer, locks.lock("k", ttl=5, fair=True) as inner:
+        assert inner.fence == outer.fence
+
+
+async def test_another_task_does_not_re_enter(locks: LockClient) -> None:
+    """A child task is another owner: it waits, unless it comes by `reenter`."""
+    async with locks.lock("k") as hold:
+        child = asyncio.create_task(locks.lock("k").try_acquire())
+        assert await child is None
+
+        async def inside() -> bool:
+            async with hold.reenter() as again, locks.lock("k"):
+                return again.fence == hold.fence
+
+        assert await asyncio.create_task(inside())
+    assert not await locks.lock("k").locked()
+
+
+async def test_a_non_re_entrant_lock_raises_instead_of_deadlocking(locks: LockClient, faults: Faults) -> None:
+    """At once, in every way to acquire, and before any request."""
+    lock = locks.lock("k", reentrant=False)
+    async with lock:
+        faults.sent.clear()
+        for again in (lock.acquire, lock.try_acquire, lock.__aenter__, lambda: lock.run(int)):
+            with pytest.raises(LockError, match="holds 'k' already and it is not re-entrant"):
+                await again()
+        assert faults.sent == []
+        assert await asyncio.create_task(lock.try_acquire()) is None
+    async with lock:
+        pass
+
+
+# --- waiting -----------------------------------------------------------------------------------------------
+
+
+async def test_a_timed_out_task_leaves_nothing(locks: LockClient, other: LockClient) -> None:
+    """The error says key, time and holder; the ticket is gone at once."""
+    async with other.lock("k"):
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(AcquireTimeoutError, match="'k' not acquired within 3.00s, held by web-2") as raised:
+            await locks.lock("k").acquire(3)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(3)
+        assert (raised.value.waited, raised.value.holder) == (3, "web-2")
+        assert isinstance(raised.value, TimeoutError)
+        await settle()
+        assert await rows(other) == [("web-2", True)]
+
+
+async def test_wait_of_the_call_wins_over_the_locks_own(locks: LockClient, other: LockClient) -> None:
+    """Left out: the lock's own. None: for ever."""
+    lock = locks.lock("k", wait=1)
+    hold = await other.lock("k").acquire()
+    for call in (lock.acquire, lock.__aenter__, lambda: lock.run(int)):
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(AcquireTimeoutError):
+            await call()
+        assert asyncio.get_running_loop().time() - began == pytest.approx(1)
+    patient = asyncio.create_task(lock.acquire(None))
+    await asyncio.sleep(100)
+    await hold.release()
+    await (await patient).release()
+
+
+async def test_trying_never_stands_in_line(locks: LockClient, other: LockClient, faults: Faults) -> None:
+    """One answer of the server at most, no residue."""
+    async with other.lock("k"):
+        assert await locks.lock("k").try_acquire() is None
+        with pytest.raises(AcquireTimeoutError):
+            async with locks.lock("k", wait=0):
+                pytest.fail("not reached")
+        with pytest.raises(AcquireTimeoutError):
+            await locks.lock("k", wait=0).run(int)
+        assert await rows(other) == [("web-2", True)]
+    async with locks.lock("k", wait=0):
+        assert await rows(other) == [("web-1", True)]
+    assert await locks.lock("k", wait=0).run(lambda: 7) == 7
+
+
+async def test_trying_while_local_tasks_hold_or_wait_costs_no_request(locks: LockClient, faults: Faults) -> None:
+    """It is known here that the lock is taken."""
+    async with locks.lock("k"):
+        sent = len(faults.sent)
+        assert await asyncio.create_task(locks.lock("k").try_acquire()) is None
+        assert len(faults.sent) == sent
+
+
+async def test_a_cancelled_waiter_leaves_nothing(locks: LockClient, other: LockClient) -> None:
+    """Cancelling is a local act; the ticket leaves when nobody is behind it."""
+    async with other.lock("k"):
+        tasks = [asyncio.create_task(locks.lock("k").acquire()) for _ in range(2)]
+        await settle()
+        for left in (True, False):
+            tasks.pop().cancel()
+            await settle()
+            assert (("web-1", False) in await rows(other)) is left
+
+
+async def test_silence_for_a_ttl_is_an_error(locks: LockClient, faults: Faults) -> None:
+    """Whatever `wait` says, nobody waits for ever for a server that does not answer."""
+    for silence in (faults.go_down, faults.fall_silent):
+        silence()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(BackendUnavailableError, match="no answer for 'k' within its ttl of 6s"):
+            await locks.lock("k", ttl=6).acquire()
+        assert 6 <= asyncio.get_running_loop().time() - began < 8
+        faults.come_back()
+    async with locks.lock("k", ttl=6):
+        pass
+
+
+async def test_a_wait_shorter_than_the_ttl_ends_first(locks: LockClient, faults: Faults) -> None:
+    """A server that is down does not keep anybody beyond `wait`."""
+    faults.go_down()
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(AcquireTimeoutError):
+        await locks.lock("k", ttl=30).acquire(2)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(2)
+    faults.come_back()
+
+
+async def test_too_many_waiters_are_refused() -> None:
+    """The limit is the client's; beyond it a task gets an error at once, and later there is room again."""
+    async with aiodlock.connect("memory://", clock=LoopClock(), max_waiters=3) as locks:
+        lock = locks.lock("k")
+        hold = await lock.acquire()
+        tasks = [asyncio.create_task(enter(lock, [], n)) for n in range(3)]
+        await settle()
+        with pytest.raises(TooManyWaitersError, match="'k' is one too many: shed load"):
+            await asyncio.create_task(enter(locks.lock("k"), [], "late"))
+        tasks[0].cancel()
+        await settle()
+        tasks.append(asyncio.create_task(enter(lock, [], "in time")))
+        await settle()
+        await hold.release()
+        await asyncio.gather(*tasks[1:])
+
+
+# --- linger ------------------------------------------------------------------------------------------------
+
+
+async def test_a_lingering_ticket_serves_the_next_task_without_a_request(locks: LockClient, faults: Faults) -> None:
+    """It stays for so long after the last release, then it is gone."""
+    lock = locks.lock("k", linger=15, ttl=30)
+    for _ in range(3):
+        async with lock:
+            pass
+        await asyncio.sleep(10)
+    assert faults.sent.count("join") == 1
+    assert "leave" not in faults.sent
+    await asyncio.sleep(4.9)
+    assert await rows(locks) == [("web-1", True)]
+    await asyncio.sleep(0.2)
+    assert await rows(locks) == []
+
+
+async def test_a_lingering_ticket_goes_when_company_comes(locks: LockClient, other: LockClient) -> None:
+    """Who waits does not pay for it; who only tries does not see it as free."""
+    async with locks.lock("k", linger=60):
+        pass
+    assert await other.lock("k").try_acquire() is None
+    async with asyncio.timeout(1), other.lock("k"):
+        assert await rows(locks) == [("web-2", True)]
+
+
+async def test_a_lingering_ticket_is_renewed(locks: LockClient, faults: Faults) -> None:
+    """Its lease is not shorter than its idleness."""
+    lock = locks.lock("k", linger=100, ttl=6)
+    async with lock:
+        pass
+    await asyncio.sleep(90)
+    async with lock:
+        assert faults.sent.count("join") == 1
+
+
+# --- where push is not allowed -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waiting", [Poll(interval=0.5), Retry(times=100, interval=0.5)])
+async def test_without_push_a_task_looks(locks: LockClient, other: LockClient, waiting: Poll | Retry) -> None:
+    """Calls are lost, and it gets in within about one interval of the release."""
+    Faults(locks).calls = "drop"
+    hold = await other.lock("k").acquire()
+    task = asyncio.create_task(locks.lock("k", waiting=waiting).acquire())
+    await asyncio.sleep(10.3)
+    await hold.release()
+    released = asyncio.get_running_loop().time()
+    await (await task).release()
+    assert asyncio.get_running_loop().time() - released <= 0.6
+
+
+async def test_poll_stands_in_line_and_retry_does_not(locks: LockClient, other: LockClient) -> None:
+    """Retrying is unfair, and leaves no trace on the server between its tries."""
+    async with other.lock("k"):
+        for waiting, seen in ((Poll(0.5), [("web-1", False)]), (Retry(100, 0.5), [])):
+            task = asyncio.create_task(locks.lock("k", waiting=waiting).acquire())
+            await asyncio.sleep(1.2)
+            assert await rows(other) == [("web-2", True), *seen]
+            task.cancel()
+            await settle()
+
+
+async def test_retry_gives_up_after_its_times(locks: LockClient, other: LockClient, faults: Faults) -> None:
+    """So many tries, so far apart."""
+    async with other.lock("k"):
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(AcquireTimeoutError, match="held by web-2"):
+            await locks.lock("k", waiting=Retry(times=4, interval=0.5)).acquire()
+        assert asyncio.get_running_loop().time() - began == pytest.approx(1.5)
+        assert Counter(faults.sent)["join"] == 4
+
+
+async def test_retry_counts_for_each_task(locks: LockClient, other: LockClient) -> None:
+    """A task that comes later has its own number of tries."""
+    lock = locks.lock("k", waiting=Retry(times=4, interval=1.0))
+    async with other.lock("k"):
+        first = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(2.5)
+        second = asyncio.create_task(lock.acquire())
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(AcquireTimeoutError):
+            await first
+        assert not second.done()
+        with pytest.raises(AcquireTimeoutError):
+            await second
+        assert asyncio.get_running_loop().time() - began >= 3.0
+
+
+async def test_a_client_can_wait_without_push_for_all_its_locks(other: LockClient) -> None:
+    """`connect(waiting=)` is what its locks have unless they say otherwise."""
+    async with aiodlock.connect("memory://shop", clock=LoopClock(), waiting=Retry(2, 0.1)) as locks:
+        assert locks.lock("k").policy.waiting == Retry(2, 0.1)
+        async with other.lock("k"):
+            with pytest.raises(AcquireTimeoutError):
+                await locks.lock("k").acquire()
+
+
+# --- run and force_release ---------------------------------------------------------------------------------
+
+
+async def test_functions_of_many_tasks_run_in_one_step(locks: LockClient, faults: Faults) -> None:
+    """In order, each with its own result, under one ticket."""
+    lock, order = locks.lock("k"), []
+
+    def note(n: int) -> int:
+        order.append(n)
+        return n * n
+
+    results = await asyncio.gather(*(lock.run(lambda n=n: note(n)) for n in range(100)))
+    assert order == list(range(100))
+    assert results == [n * n for n in range(100)]
+    assert faults.sent.count("join") == 1
+
+
+async def test_a_function_that_raises_harms_only_its_own_task(locks: LockClient) -> None:
+    """Also StopIteration, which no future can carry."""
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    lock = locks.lock("k")
+    outcomes = await asyncio.gather(
+        lock.run(lambda: fail(ValueError("mine"))),
+        lock.run(lambda: fail(StopIteration())),
+        lock.run(lambda: "well"),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [ValueError, RuntimeError, str]
+    assert not await lock.locked()
+
+
+async def test_run_waits_for_its_turn_and_can_be_cancelled(locks: LockClient, other: LockClient) -> None:
+    """A function whose turn has not come is not called."""
+    called: list[int] = []
+    hold = await other.lock("k").acquire()
+    tasks = [asyncio.create_task(locks.lock("k").run(lambda n=n: called.append(n))) for n in range(3)]
+    await asyncio.sleep(1)
+    assert called == []
+    tasks[1].cancel()
+    await hold.release()
+    await asyncio.wait(tasks)
+    assert called == [0, 2]
+    await settle()
+    assert await rows(other) == []
+
+
+async def test_run_tells_who_holds_when_its_time_is_over(locks: LockClient, other: LockClient) -> None:
+    """The same facts as `acquire` tells."""
+    async with other.lock("k"):
+        with pytest.raises(AcquireTimeoutError, match="held by web-2"):
+            await locks.lock("k", wait=1).run(int)
+
+
+async def test_run_by_the_owner_is_at_once(locks: LockClient) -> None:
+    """A task that holds the lock runs its function without queueing behind itself."""
+    async with locks.lock("k"):
+        assert await locks.lock("k").run(lambda: 7) == 7
+
+
+async def test_force_release_by_the_holders_own_client(locks: LockClient, other: LockClient) -> None:
+    """The old holder learns it at once, as it would from anybody else's."""
+    with pytest.raises(LockLostError):
+        async with locks.lock("k"):
+            waiter = asyncio.create_task(other.lock("k").acquire())
+            await settle()
+            assert await locks.lock("k").force_release() == 1
+            await asyncio.sleep(1)
+            pytest.fail("not reached")
+    await (await waiter).release()
+    assert await locks.lock("k").force_release() == 0
