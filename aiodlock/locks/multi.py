@@ -118,7 +118,7 @@ class MultiLock:
         try:
             for member in self._members:
                 left = None if until is None else max(0.0, until - now())
-                holds.append(await Synchronizer.acquire(member, left))
+                holds.append(await _acquire(member, left))
         except BaseException:
             _give_back(holds)
             raise
@@ -224,6 +224,13 @@ def _merged(equals: list[_Member]) -> _Member:
                 f"{first!r} and {other!r} stand in one line and differ: a task would wait for itself"
             )
     return first
+
+
+async def _acquire(member: _Member, wait: float | None) -> Hold:
+    if isinstance(member, Semaphore):  # its own acquire asks for a count: this one is as heavy as it is
+        return await Synchronizer.acquire(member, wait)
+    hold: Hold = await member.acquire(wait)
+    return hold
 
 
 async def _leave(holds: Iterable[Hold], error: BaseException | None) -> BaseException | None:

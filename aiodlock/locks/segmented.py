@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiodlock._core.cohort import Shape
 from aiodlock._core.hold import Hold
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from aiodlock.client import LockClient
 
 __all__ = ["AnySegment", "SegmentHold", "SegmentLock", "SegmentedLock", "StealingLock"]
+
+_T = TypeVar("_T")
 
 _MOST_SEGMENTS = 1024
 _USERS = 1 << 29  # processes that may use one segmented lock; what is above it in the size is the number of segments
@@ -59,6 +62,14 @@ class SegmentLock(Synchronizer[SegmentHold]):
         """
         await self._whole._agree()
         return await super().acquire(wait)
+
+    async def run(self, function: Callable[[], _T]) -> _T:
+        """Call a plain function under the lock of this segment and return its result.
+
+        Cancellation: the function is not called if its turn has not come; nothing is left behind.
+        """
+        await self._whole._agree()
+        return await super().run(function)
 
     async def __aenter__(self) -> SegmentHold:
         await self._whole._agree()
@@ -100,6 +111,7 @@ class AnySegment:
 
     async def _race(self, wait: float | None) -> SegmentHold | None:
         """Queue for every segment at once; the first one in wins, the others leave."""
+        await self._whole._agree()
         engine = self._whole._client._at_work()
         won: asyncio.Future[SegmentHold | None] = engine.loop.create_future()
         running = dict.fromkeys(self._whole._locks)
