@@ -96,6 +96,8 @@ class Synchronizer(Generic[_HoldT]):
         if cohort is None or cohort.retired:
             cohort = self._enlist()
         task = current_task(cohort.engine.loop)
+        if task is None:
+            self._client._at_work()  # raises where another loop runs
         if task in cohort.owners and (held := self._held_by(task, cohort.engine)) is not None:
             cohort.balance()  # it may have been made for this look alone
             hold = self._again(held)
@@ -143,7 +145,10 @@ class Synchronizer(Generic[_HoldT]):
         cohort = self._cohort
         if cohort is None or cohort.retired:
             cohort = self._enlist()
-        if cohort.owners and self._held_by(current_task(cohort.engine.loop), cohort.engine) is not None:
+        task = current_task(cohort.engine.loop)
+        if task is None:
+            self._client._at_work()  # raises where another loop runs
+        if cohort.owners and self._held_by(task, cohort.engine) is not None:
             cohort.balance()
             return function()
         if self._wait == 0:
