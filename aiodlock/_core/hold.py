@@ -464,8 +464,9 @@ class Hold:
 
     def _disown(self) -> None:
         owners = self._cohort.owners
-        for task in [task for task in (self._task, *(b._task for b in self._blocks)) if owners.get(task) is self]:
-            del owners[task]
+        for task in {self._task, *(block._task for block in self._blocks)}:
+            if owners.get(task) is self:
+                del owners[task]
 
     def _not_held(self) -> NotHeldError:
         return NotHeldError(self.key, f"this hold of {self.key!r} was released already: acquire again for another")
