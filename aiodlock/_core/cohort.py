@@ -104,10 +104,14 @@ class Cohort:
     def attempt(self) -> Waiter:
         """Wait for one answer at most, and for none where it is known already that there is no free place."""
         waiter = self.engine.loop.create_future()
-        if self.live or len(self.inside) >= self.most or any(place.answered for place in self.standing):
+        taken = len(self.inside) - len(self.open)
+        if self.live or taken >= self.most or any(place.answered for place in self.standing):
             waiter.set_result(None)
+            return waiter
+        self.tries.append(waiter)
+        if self.open:  # free, but grab() found too little of its life left
+            self._retire_place(self.open[-1], self.engine.now())
         else:
-            self.tries.append(waiter)
             self.balance()
         return waiter
 
