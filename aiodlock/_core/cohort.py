@@ -248,7 +248,7 @@ class Cohort:
         if place in self.open and not place.holds and now >= place.idle_until:
             self._let_go(place)
             return False
-        if place.holds and all(own._abandoned for own in place.holds):
+        if place.holds and all(own._abandoned or own._loss is not None for own in place.holds):
             self.engine.watchdog.watch(place, place.deadline)
             return False
         return self.renews or not place.is_confirmed
