@@ -264,21 +264,28 @@ class Cohort:
         for own in place.holds:
             own._revocation = reason
             self.engine.emit(HoldRevoked(*self.line, own.fence, reason))
+        if place in self.open and not place.holds:
+            self._let_go(place)
 
     def hear_size(self, size: int) -> None:
         """Hear that the line has another size than ours said."""
         if size == self.shape.size or self.size == self.shape.size:
             self.engine.emit(SizeDiffered(*self.line, self.shape.size, size))
+        if size < self.size:
+            for place in self.inside:  # every ticket has to stand again, else they are handed on and all stay
+                place.asked_to_go = True
+                place.set_until()
         self.size = size
         if self.policy.shares:
             self.most = max(1, size // self.shape.weight)
+        self.balance()
 
     # --- inner -------------------------------------------------------------------------------------------------
 
     @property
     def wanted(self) -> int:
         """How many tickets should stand in line."""
-        return min(self.live + len(self.tries), self.most - len(self.inside))
+        return max(0, min(self.live + len(self.tries), self.most - len(self.inside)))
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
