@@ -72,6 +72,7 @@ class LockClient:
         self._name = name
         self._clock = clock or SystemClock()
         self._waiting = waiting or Push()
+        self._default = Policy(waiting=self._waiting)
         self._most_waiters = check_count("max_waiters", max_waiters)
         self._events = EventQueue(on_event) if on_event is not None else None
         self._engine: Engine | None = None
@@ -192,7 +193,7 @@ class LockClient:
         return Election(self, check_key(key), self._policy(policy))
 
     def _policy(self, settings: Settings) -> Policy:
-        return Policy(**{"waiting": self._waiting, **settings})  # type: ignore[arg-type]
+        return Policy(**{"waiting": self._waiting, **settings}) if settings else self._default  # type: ignore[arg-type]
 
     def _at_work(self) -> Engine:
         """Return the engine, or say why there is none for this caller."""

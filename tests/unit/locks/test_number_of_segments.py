@@ -25,17 +25,17 @@ WAYS: dict[str, Callable[[LockClient, SegmentedLock], Awaitable[object]]] = {
 async def test_another_number_is_refused(way: str) -> None:
     """While eight segments are in use, nobody gets in by sixteen."""
     async with aiodlock.connect("memory://segments") as one, aiodlock.connect("memory://segments") as two:
-        async with one.segmented("k", segments=8).lock("u"):
-            with pytest.raises(aiodlock.ConfigurationError, match="in use with 8 segments"):
-                await WAYS[way](two, two.segmented("k", segments=16))
+        hold = await one.segmented("k", segments=8).lock("u").acquire()
+        with pytest.raises(aiodlock.ConfigurationError, match="in use with 8 segments"):
+            await WAYS[way](two, two.segmented("k", segments=16))
+        await hold.release()
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_same_number_is_not(way: str) -> None:
     """With eight on both sides every way leads in once the lock is free."""
     async with aiodlock.connect("memory://segments") as one, aiodlock.connect("memory://segments") as two:
-        async with one.segmented("k", segments=8).lock("u"):
-            pass
+        await one.segmented("k", segments=8).lock("u").run(int)
         got = await WAYS[way](two, two.segmented("k", segments=8))
         if isinstance(got, aiodlock.Hold | aiodlock.MultiHold):
             await got.release()
