@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiodlock._core.line import LineId
-from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError
+from aiodlock.errors import AcquireTimeoutError
 from aiodlock.policy import DEFAULT, Default, Policy, check_count, check_wait
 
 if TYPE_CHECKING:
@@ -69,20 +70,7 @@ class Latch:
         return await self._ask(down=0, operation="") == 0
 
     async def _ask(self, *, down: int, operation: str) -> int:
-        engine = self._client._at_work()
-        return await engine.ask(self._repeat(down, operation))
-
-    async def _repeat(self, down: int, operation: str) -> int:
         """Ask until there is an answer: the operation's id makes that safe."""
         engine, ttl = self._client._at_work(), self._policy.ttl
-        until, pause = engine.now() + ttl, 0.02
-        while True:
-            try:
-                return await engine.backend.latch(
-                    self._line, count=self._count, down=down, operation=operation, ttl=ttl
-                )
-            except BackendUnavailableError:
-                if engine.now() + pause >= until:
-                    raise
-            await engine.sleep(pause)
-            pause = min(2 * pause, ttl / 6)
+        verb = partial(engine.backend.latch, self._line, count=self._count, down=down, operation=operation, ttl=ttl)
+        return await engine.ask(engine.repeat(verb, within=ttl))
