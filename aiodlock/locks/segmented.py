@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiodlock._core.cohort import Shape
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId
+from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, ConfigurationError, LockLostError
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.blocks import Blocks
@@ -171,8 +172,9 @@ class SegmentedLock:
         self._client = client
         self._policy = policy
         self._locks = [SegmentLock(self, segment) for segment in range(segments)]
-        guard = Policy(ttl=policy.ttl, on_lost="flag", waiting=policy.waiting)  # kept as long as any segment is used
-        self._guard = _Guard(client, LineId("segments", key), guard, Shape(_USERS + segments, shared=True))
+        shape = Shape(_USERS + segments, shared=True)
+        guard = Policy(ttl=policy.ttl, on_lost=self._forget_guard, waiting=policy.waiting)
+        self._guard = _Guard(client, LineId("segments", key), guard, shape)  # kept as long as any segment is used
 
     def __repr__(self) -> str:
         return f"<SegmentedLock {self.key!r} of {self.segments}>"
@@ -195,6 +197,9 @@ class SegmentedLock:
         """Return the lock of the whole key."""
         return MultiLock(self._locks, wait=self._policy.wait)
 
+    def _forget_guard(self, _: Hold) -> None:
+        self._guard.stop()
+
     async def _agree(self) -> None:
         """Make sure that everybody who uses the key now counts as many segments."""
         if not self._guard.is_held:
@@ -206,6 +211,7 @@ class _Guard(Synchronizer[Hold]):
 
     _reenters = False
     _held: Hold | None = None
+    _timer: Timer | None = None
 
     @property
     def is_held(self) -> bool:
@@ -228,7 +234,12 @@ class _Guard(Synchronizer[Hold]):
 
     def _plan(self, whole: SegmentedLock) -> None:
         engine = self._client._at_work()
-        engine.clock.call_at(engine.now() + self._policy.ttl, lambda: self._let_go_if_unused(whole))
+        self._timer = engine.clock.call_at(engine.now() + self._policy.ttl, lambda: self._let_go_if_unused(whole))
+
+    def stop(self) -> None:
+        """Plan nothing more: it was lost, or its client closed."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _let_go_if_unused(self, whole: SegmentedLock) -> None:
         if not self.is_held or self._held is None:

@@ -14,7 +14,8 @@ from typing import Any
 
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockLostError
 
-from tests.cancellation.stage import KEY, SECTION, TTL, Stage
+from tests.cancellation.kinds import KEY
+from tests.cancellation.stage import SECTION, TTL, Stage
 
 __all__ = ["OPERATIONS", "Operation"]
 
@@ -98,7 +99,7 @@ async def block_in_block(stage: Stage) -> None:
 
 @operation((*WAITS, *BAD), ALL)
 async def acquire_for_ever(stage: Stage) -> None:
-    hold = await stage.lock().acquire(None)
+    hold = await stage.lock().acquire(wait=None)
     try:
         await stage.section()
     finally:
@@ -109,14 +110,14 @@ async def acquire_for_ever(stage: Stage) -> None:
 @operation((*WAITS, *BAD), ALL)
 async def acquire_with_limit(stage: Stage) -> None:
     with suppress(AcquireTimeoutError):
-        async with await stage.lock().acquire(2 * SECTION):
+        async with await stage.lock().acquire(wait=2 * SECTION):
             await stage.section()
 
 
 @operation((*WAITS, *BAD), ALL)
 async def acquire_at_once(stage: Stage) -> None:
     with suppress(AcquireTimeoutError, BackendUnavailableError):
-        async with await stage.lock().acquire(0):
+        async with await stage.lock().acquire(wait=0):
             await stage.section()
 
 
