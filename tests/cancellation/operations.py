@@ -14,7 +14,8 @@ from typing import Any
 
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockLostError
 
-from tests.cancellation.stage import KEY, SECTION, TTL, Stage
+from tests.cancellation.kinds import KEY
+from tests.cancellation.stage import SECTION, TTL, Stage
 
 __all__ = ["OPERATIONS", "Operation"]
 
@@ -45,6 +46,7 @@ class Operation:
     run: Callable[[Stage], Awaitable[None]]
     states: tuple[str, ...]
     policies: tuple[str, ...]
+    kinds: tuple[str, ...]
     arms: bool
 
 
@@ -54,10 +56,14 @@ _Run = Callable[[Stage], Awaitable[None]]
 
 
 def operation(
-    states: tuple[str, ...], policies: tuple[str, ...] = ("plain",), *, arms: bool = False
+    states: tuple[str, ...],
+    policies: tuple[str, ...] = ("plain",),
+    *,
+    kinds: tuple[str, ...] = ("lock",),
+    arms: bool = False,
 ) -> Callable[[_Run], _Run]:
     def add(run: _Run) -> _Run:
-        OPERATIONS[run.__name__] = Operation(run, states, policies, arms)
+        OPERATIONS[run.__name__] = Operation(run, states, policies, kinds, arms)
         return run
 
     return add
@@ -98,7 +104,7 @@ async def block_in_block(stage: Stage) -> None:
 
 @operation((*WAITS, *BAD), ALL)
 async def acquire_for_ever(stage: Stage) -> None:
-    hold = await stage.lock().acquire(None)
+    hold = await stage.lock().acquire(wait=None)
     try:
         await stage.section()
     finally:
@@ -109,14 +115,14 @@ async def acquire_for_ever(stage: Stage) -> None:
 @operation((*WAITS, *BAD), ALL)
 async def acquire_with_limit(stage: Stage) -> None:
     with suppress(AcquireTimeoutError):
-        async with await stage.lock().acquire(2 * SECTION):
+        async with await stage.lock().acquire(wait=2 * SECTION):
             await stage.section()
 
 
 @operation((*WAITS, *BAD), ALL)
 async def acquire_at_once(stage: Stage) -> None:
     with suppress(AcquireTimeoutError, BackendUnavailableError):
-        async with await stage.lock().acquire(0):
+        async with await stage.lock().acquire(wait=0):
             await stage.section()
 
 
@@ -267,6 +273,73 @@ async def inspect(stage: Stage) -> None:
 async def ping(stage: Stage) -> None:
     with suppress(BackendUnavailableError):
         await stage.locks.ping()
+
+
+@operation(ASKS)
+async def revoke(stage: Stage) -> None:
+    with suppress(BackendUnavailableError):
+        await stage.lock().revoke("please")
+
+
+# --- the other synchronizers ---------------------------------------------------------------------------------------
+
+
+@operation(("free", "company", "goes away", "change unanswered"), ("plain", "fair"), kinds=("write",), arms=True)
+async def downgrade(stage: Stage) -> None:
+    async with stage.lock() as hold:
+        stage.arm()
+        with suppress(BackendUnavailableError):
+            await hold.downgrade()
+        await asyncio.sleep(SECTION)
+
+
+@operation(("free", "company", "goes away", "change unanswered"), ("plain", "fair"), kinds=("write",), arms=True)
+async def stop_writing_first(stage: Stage) -> None:
+    """Write, read too, stop writing: the rest is a read lock."""
+    both = stage.locks.rwlock(KEY, **stage.policy)
+    write = await both.write().acquire()
+    async with both.read():
+        stage.arm()
+        await write.release()
+        await asyncio.sleep(SECTION)
+
+
+@operation(("free", "elsewhere", "goes away", "change unanswered"), kinds=("semaphore",))
+async def resize(stage: Stage) -> None:
+    with suppress(BackendUnavailableError):
+        await stage.lock().resize(2)
+
+
+@operation(ASKS, kinds=("semaphore",))
+async def participants(stage: Stage) -> None:
+    with suppress(BackendUnavailableError):
+        await stage.lock().participants()
+
+
+@operation(("free", "goes away", "silent", "latch unanswered"))
+async def count_down(stage: Stage) -> None:
+    latch = stage.locks.latch(KEY, count=3, ttl=TTL)
+    assert await latch.count_down() == 2
+    assert await latch.count() == 2
+
+
+@operation(("free", "goes away", "silent", "latch unanswered"))
+async def opened(stage: Stage) -> None:
+    """Another client opens it after a while."""
+    theirs = stage.other.latch(KEY, count=1, ttl=TTL)
+
+    async def open_later() -> None:
+        await asyncio.sleep(5 * SECTION)
+        await theirs.count_down()
+
+    stage.neighbour(open_later())
+    await stage.locks.latch(KEY, count=1, ttl=TTL).opened()
+
+
+@operation(("free",))
+async def opened_too_late(stage: Stage) -> None:
+    with suppress(AcquireTimeoutError):
+        await stage.locks.latch(KEY, count=1, ttl=TTL).opened(2 * SECTION)
 
 
 # --- the client ----------------------------------------------------------------------------------------------------

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from aiodlock._core.line import LineId, Row, Ticket
+from aiodlock._core.place import Place
 from aiodlock.backends.memory import MemoryBackend, MemoryServer
 from aiodlock.client import LockClient
 from aiodlock.clock import Clock
 from aiodlock.errors import AcquireTimeoutError, ClientClosedError, LockLostError
-from aiodlock.locks.lock import Lock
 from aiodlock.testing import LoopClock
 
+from tests.cancellation.kinds import Kind
 from tests.cancellation.wire import TRIP, SlowBackend, Wire
 
-__all__ = ["KEY", "SECTION", "TTL", "Stage", "staged"]
+__all__ = ["SECTION", "TTL", "Stage", "staged"]
 
-KEY = "swept"
 TTL = 20.0  # far longer than any run, so that no orphan ends by itself
 SECTION = 0.002  # what somebody does inside
 
@@ -27,8 +27,11 @@ SECTION = 0.002  # what somebody does inside
 class Stage:
     """Everything one run needs, and what must be left of it: nothing."""
 
-    def __init__(self, policy: Mapping[str, Any], *, backend: type[SlowBackend] = SlowBackend, wire: Wire | None = None):
+    def __init__(
+        self, kind: Kind, policy: Mapping[str, Any], *, backend: type[SlowBackend] = SlowBackend, wire: Wire | None = None
+    ) -> None:
         self.loop = asyncio.get_running_loop()
+        self.kind = kind
         self.policy = {"ttl": TTL, **policy}
         self.clock: Clock = LoopClock(self.loop)
         self.server = MemoryServer(clock=self.clock)
@@ -60,10 +63,10 @@ class Stage:
         """Return our lock, or the twin that stands for it."""
         if self.make_lock is not None:
             return self.make_lock(self)
-        return self.locks.lock(KEY, **self.policy | policy)
+        return self.kind.ours(self.locks, **self.policy | policy)
 
-    def other_lock(self) -> Lock:
-        return self.other.lock(KEY, ttl=TTL)
+    def other_lock(self) -> Any:
+        return self.kind.theirs(self.other, ttl=TTL)
 
     async def section(self) -> None:
         """Be inside for a while; nobody else is."""
@@ -74,8 +77,8 @@ class Stage:
     def alone(self) -> Iterator[None]:
         """Say that nobody else may be inside, unless a hold was lost: then its task may not know it yet."""
         self._inside += 1
-        if self._inside > 1 and not self._was_lost:
-            self.faults.append("two inside")
+        if self._inside > self.kind.most and not self._was_lost:
+            self.faults.append(f"{self._inside} inside")
         try:
             yield
         finally:
@@ -114,8 +117,9 @@ class Stage:
 
     @property
     def ours(self) -> list[Row]:
-        """Our tickets on the server."""
-        return [row for row in self.server.inspect("*", "*") if row.owner == "ours"]
+        """Our tickets on the server, without those that stay on purpose."""
+        rows = self.server.inspect("*", "*")
+        return [row for row in rows if row.owner == "ours" and row.kind not in self.kind.keeps]
 
     async def settle(self, *, soon: float, within: float) -> None:
         """See the neighbours off, who end *soon*, and note whatever is still there *within* seconds after that."""
@@ -135,8 +139,7 @@ class Stage:
         """Close both clients; then no task, timer, connection or ticket is left."""
         await self.locks.aclose()
         await self.other.aclose()
-        while any(wire.on_its_way for wire in self._wires):
-            await asyncio.sleep(TRIP)
+        await asyncio.sleep(2 * TRIP)  # what the wires have planned is over
         self.faults += [f"open connection: {backend!r}" for backend in self.backends if backend.is_open]
         self.faults += [f"ticket after aclose: {row}" for row in self.server.inspect("*", "*")]
         self.faults += self._tasks_left()
@@ -166,16 +169,20 @@ class Stage:
         if engine.waiting:
             yield f"waiting is {engine.waiting}"
         for name, things in {
-            "places": engine.places,
-            "leaving": engine.leaving,
-            "cohorts": engine._cohorts,
+            "places": self._not_kept(engine.places.values()),
+            "leaving": self._not_kept(engine.leaving),
+            "cohorts": [cohort for cohort in engine._cohorts.values() if cohort.line.kind not in self.kind.keeps],
             "owners": [owner for owners in engine._owners.values() for owner in owners],
             "work": engine.work._work,
-            "visits": [place for places in engine.watchdog._slots.values() for place in places],
+            "visits": self._not_kept(place for places in engine.watchdog._slots.values() for place in places),
             "own cohorts": [cohort for cohort in engine._alone if not cohort.retired],
+            "latches": engine.latches._watched,
         }.items():
             if things:
                 yield f"{name} left: {things}"
+
+    def _not_kept(self, places: Iterable[Place]) -> list[Place]:
+        return [place for place in places if place.ticket.line.kind not in self.kind.keeps]
 
     def _tasks_left(self) -> list[str]:
         return [f"task: {task!r}" for task in asyncio.all_tasks() - {asyncio.current_task()}]
@@ -185,9 +192,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(policy: Mapping[str, Any], **settings: Any) -> AsyncIterator[Stage]:
+async def staged(kind: Kind, policy: Mapping[str, Any], **settings: Any) -> AsyncIterator[Stage]:
     """Open a stage and close it."""
-    stage = Stage(policy, **settings)
+    stage = Stage(kind, policy, **settings)
     await stage.locks.start()
     await stage.other.start()
     try:

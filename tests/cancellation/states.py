@@ -139,6 +139,8 @@ STATES: dict[str, State] = {
     "leave late": _fault("leave", "late"),
     "renew unanswered": _fault("renew", "drop reply"),
     "inspect unanswered": _fault("inspect", "drop reply"),
+    "change unanswered": _fault("change", "drop reply"),
+    "latch unanswered": _fault("latch", "drop reply"),
     "open unanswered": _fault("open", "drop reply"),
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 
+from tests.cancellation.kinds import KINDS
 from tests.cancellation.operations import OPERATIONS, Operation
 from tests.cancellation.stage import Stage, staged
 from tests.cancellation.states import POLICIES, STATES
@@ -23,14 +24,15 @@ MOST_POINTS = 2_000  # an operation with more never ends
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One operation, state and policy by name."""
+    """One operation, state, policy and synchronizer by name."""
 
     operation: str
     state: str
-    policy: str
+    policy: str = "plain"
+    kind: str = "lock"
 
     def __str__(self) -> str:
-        return f"{self.operation}-{self.state}-{self.policy}".replace(" ", "_")
+        return f"{self.operation}-{self.state}-{self.policy}-{self.kind}".replace(" ", "_")
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ async def one_run(
     """Run the subject once; return what was wrong with how it ended and what it left."""
     random.seed(0)
     operation, state = OPERATIONS[cell.operation], STATES[cell.state]
-    async with staged(POLICIES[cell.policy], **settings) as stage:
+    async with staged(KINDS[cell.kind], POLICIES[cell.policy], **settings) as stage:
         if setup is not None:
             setup(stage)
         await state.prepare(stage)
