@@ -240,6 +240,7 @@ class Engine:
         self.is_open, self.is_loud = False, True
         for cohort in [*self._cohorts.values(), *self._alone]:
             cohort.fail(_closed)
+            cohort.retired = True  # whoever comes now asks for another, and hears that we are closed
         self.latches.fail(_closed)
         places = list(self.places.values())
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}

@@ -76,6 +76,11 @@ class HostileNetwork(Network):
         self._connection: _Connection | None = _Connection()
         self._reconnects = False
 
+    @property
+    def is_up(self) -> bool:
+        """Whether a request sent now would arrive in its time."""
+        return self._connection is not None and not self._connection.is_cut
+
     def heal(self) -> None:
         """Be calm from now on; what is late already still arrives late."""
         self.weather = Weather(delay=min(self.weather.delay, 0.005))
@@ -137,8 +142,7 @@ class HostileNetwork(Network):
                 request.answer.set_result(result)
 
     def _deliver(self, deliver: Callable[[], None], connection: _Connection | None) -> None:
-        is_up = connection is not None and not connection.is_cut and connection is self._connection
-        if is_up or self._happens(self.weather.arrives):
+        if (self.is_up and connection is self._connection) or self._happens(self.weather.arrives):
             deliver()
 
     def _strand(self, request: _Request) -> None:
