@@ -58,7 +58,7 @@ PRINTS = {
 
 @pytest.fixture(scope="module", params=["memory", RedisServer], ids=["memory", "redis"])
 def url(request: pytest.FixtureRequest) -> Iterator[str | None]:
-    """The URL of a server; None: what the examples use by themselves. Another kind of server joins by its name above."""
+    """The URL of a server; None: the one of the examples. Another kind of server joins by its name above."""
     if request.param == "memory":
         yield None
         return
