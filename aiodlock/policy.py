@@ -140,7 +140,7 @@ def check_key(key: object) -> str:
         raise InvalidKeyError(f"key {key!r} has a lone surrogate: decode the bytes it came from as UTF-8") from None
     if not 1 <= size <= _LARGEST_KEY:
         raise InvalidKeyError(f"key {key[:40]!r} has {size} bytes: give 1 to {_LARGEST_KEY}, or its hash")
-    if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in key):
+    if not key.isprintable() and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in key):
         raise InvalidKeyError(f"key {key!r} has a control character: remove or escape it")
     return key
 

@@ -284,7 +284,7 @@ class Cohort:
         while len(self.standing) > wanted:
             place, _ = self.standing.popitem()
             place.leave()
-        if not (self.live or self.tries or self.standing or self.inside):
+        if not (self.live or self.tries or self.standing or self.inside or (self.runs and self.runs.is_busy)):
             self._retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:

@@ -9,7 +9,7 @@ import secrets
 import weakref
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.hold import Hold, Owners
@@ -127,7 +127,11 @@ class Engine:
 
     async def ask(self, verb: Awaitable[T]) -> T:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
-        return await asyncio.shield(self.work.own(verb, lambda _: None))
+        work = self.work.own(verb, lambda _: None)
+        await asyncio.wait((work,))
+        if work.cancelled():
+            raise ClientClosedError("the client was closed before the server answered")
+        return work.result()
 
     def limit(self, future: asyncio.Future[Any], seconds: float, outcome: object) -> None:
         """End *future* after *seconds*, if nothing else does: with *outcome*, raised if it is an error."""
@@ -211,6 +215,12 @@ class Engine:
     def _report(self, error: BaseException) -> None:
         self.emit(BackendFailed(repr(error)) if isinstance(error, BackendError) else TaskFailed("work", repr(error)))
 
+    def stay_behind(self) -> None:
+        """Do nothing more in a forked process: the connection is its parent's."""
+        self.backend = cast("Backend", _Elsewhere())
+        for cohort in (*self._cohorts.values(), *self._alone):
+            cohort.retired = True
+
     # --- the end -----------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -230,10 +240,12 @@ class Engine:
             place.leave()  # also where a hold is in no block, or its task has not come to take it
         await self._leave_lines()
         self.watchdog.stop()
-        await self.backend.aclose()
-        await self.work.stop()
-        if self.events is not None:
-            self.events.flush()
+        try:
+            await self.backend.aclose()
+        finally:
+            await self.work.stop()
+            if self.events is not None:
+                self.events.flush()
 
     async def _leave_lines(self) -> None:
         """See every leave through, repeated if need be, and whatever else is under way."""
@@ -243,6 +255,13 @@ class Engine:
             await asyncio.wait(confirmed, timeout=until - self.loop.time())
         self.is_over = True
         await self.work.drain(within=until - self.loop.time())
+
+
+class _Elsewhere:
+    """Stands for the backend in a forked process."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ClientClosedError("this client belongs to the parent process: connect() again after fork")
 
 
 def _closed() -> ClientClosedError:

@@ -314,9 +314,11 @@ class Hold:
         """Let out of a lost block an outer cancel, the body's own error with a note, or `LockLostError`."""
         outer = self._cancelled and await self._take_back_cancel(error)
         loss = self._lost_error()
-        if not outer and (error is None or (self._cancelled and isinstance(error, asyncio.CancelledError))):
-            await anyio.lowlevel.checkpoint_if_cancelled()  # a scope does not cancel a task that is being cancelled
-            raise loss from error
+        if error is None or (self._cancelled and isinstance(error, asyncio.CancelledError)):
+            # A cancelled scope knows its own errors only, and does not cancel a task that is being cancelled.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            if not outer:
+                raise loss from error
         if error is None:
             raise asyncio.CancelledError
         if isinstance(error, asyncio.CancelledError):
@@ -452,6 +454,12 @@ class Hold:
         if own._entries == own._guests and self._cohort.owners.get(own._task) is own:
             del self._cohort.owners[own._task]  # the owner is out; asking again, it waits for its guests
         return None
+
+    def _end_simply(self, now: float) -> asyncio.Future[None] | None:
+        """End a simple ownership that is not lost."""
+        self._state, self._entries = RELEASED, 0
+        del self._cohort.owners[self._task]
+        return self._cohort.give_back(self, now)
 
     def _end(self, now: float) -> asyncio.Future[None] | None:
         """End the ownership: its place passes on."""

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from aiodlock._core.cancel import finish
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
-from aiodlock._core.hold import Hold, Owners, Task, current_task
+from aiodlock._core.hold import GRACE, Hold, Owners, Task, current_task
 from aiodlock._core.line import LineId, Row, Ticket
 from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError
 from aiodlock.events import LockAcquired
@@ -96,6 +97,8 @@ class Synchronizer(Generic[_HoldT]):
         if cohort is None or cohort.retired:
             cohort = self._enlist()
         task = current_task(cohort.engine.loop)
+        if task is None:
+            self._client._at_work()  # raises where another loop runs
         if task in cohort.owners and (held := self._held_by(task, cohort.engine)) is not None:
             cohort.balance()  # it may have been made for this look alone
             hold = self._again(held)
@@ -124,9 +127,16 @@ class Synchronizer(Generic[_HoldT]):
     ) -> None:
         task, owners = current_task(self._loop), self._owners  # type: ignore[arg-type]
         own = owners.get(task)
-        if own is not None and own._simple and own._cohort.pass_on(own):
-            del owners[task]
-            return
+        if own is not None and own._simple:
+            if own._cohort.pass_on(own):
+                del owners[task]
+                return
+            now = own._cohort.engine.now()
+            if now < own._place.deadline:
+                left = own._end_simply(now)
+                if left is not None:
+                    await finish(left, within=GRACE)
+                return
         block = owners.innermost_block(task)
         if block is None:
             raise NotHeldError(self.key, f"this task did not enter {self.key!r}: acquire() gives a hold to pass around")
@@ -143,7 +153,10 @@ class Synchronizer(Generic[_HoldT]):
         cohort = self._cohort
         if cohort is None or cohort.retired:
             cohort = self._enlist()
-        if cohort.owners and self._held_by(current_task(cohort.engine.loop), cohort.engine) is not None:
+        task = current_task(cohort.engine.loop)
+        if task is None:
+            self._client._at_work()  # raises where another loop runs
+        if cohort.owners and self._held_by(task, cohort.engine) is not None:
             cohort.balance()
             return function()
         if self._wait == 0:

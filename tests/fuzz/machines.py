@@ -46,7 +46,8 @@ class WatchedServer(MemoryServer):
             self._witness.server_broke_word(ticket.line, stand.epoch)
         super().leave(ticket, client, bury=bury)
         self._witness.note("server", "leave", (ticket.owner or "?") + short(ticket.id), "buried" if bury else "")
-        self._ended.add((client, ticket.id))
+        if ticket.owner:  # not in answer to a call, nor by force
+            self._ended.add((client, ticket.id))
 
     def renew(self, tickets: Sequence[Ticket]) -> list[Answer | None]:
         answers = super().renew(tickets)
@@ -135,7 +136,8 @@ class Connection(MemoryBackend):
 
         before = network.cuts, process.frozen
         most = network.weather.late if network.weather.is_late else network.weather.delay
-        process.after(3 * most, look)
+        queued = network._connection.last_arrival - self._watched.clock.now() if network._connection else 0.0
+        process.after(max(0.0, queued) + 2 * most, look)
 
 
 def _named(call: Call) -> str:
