@@ -183,7 +183,7 @@ class SegmentedLock:
         return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") % self.segments
 
     def lock(self, who: str | bytes | int, *, steal: bool = False) -> SegmentLock | StealingLock:
-        """Return the lock of the segment that *who* belongs to; with *steal* another free one will do."""
+        """Return the lock of the segment that *who* belongs to; with *steal* another that is free will do."""
         home = self._locks[self.segment_of(who)]
         return StealingLock(self, home) if steal else home
 
@@ -192,7 +192,7 @@ class SegmentedLock:
         return AnySegment(self)
 
     def all(self) -> MultiLock:
-        """Return the lock of the whole key."""
+        """Return the lock of the whole key: all segments at once."""
         return MultiLock(self._locks, wait=self._policy.wait)
 
     async def _agree(self) -> None:

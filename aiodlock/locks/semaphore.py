@@ -23,7 +23,7 @@ __all__ = ["Permit", "Semaphore"]
 
 
 class Permit(Hold):
-    """Some permits of a semaphore, with an id and a lease of their own."""
+    """Permits of a semaphore that are held, with an id and a lease of their own."""
 
     __slots__ = ()
 
