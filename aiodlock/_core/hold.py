@@ -133,7 +133,7 @@ class Hold:
 
     @property
     def fence(self) -> int:
-        """A number that is larger for every later ownership of this key; check it where the protected data lives."""
+        """A number larger than those of all earlier owners that this one excludes; check it where the data lives."""
         return (self._place.epoch << COUNT_BITS) + self._count
 
     @property
@@ -155,7 +155,7 @@ class Hold:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease ended while this was held. Local: past the deadline it says so before any I/O."""
+        """Whether it was lost while it was held: its lease ended, or it was taken away. Local, no I/O."""
         own = self._own
         return own._loss is not None if self._state is RELEASED else own._is_lost(self._cohort.engine.now())
 
@@ -207,7 +207,7 @@ class Hold:
             await finish(left, within=GRACE)
 
     def release_nowait(self) -> None:
-        """Give the lock back and tell the server in the background."""
+        """Give the lock back, as `release` does, and tell the server in the background. A plain function."""
         self._give_back()
 
     def reenter(self) -> Reentry:

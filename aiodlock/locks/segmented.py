@@ -193,7 +193,7 @@ class SegmentedLock:
         return AnySegment(self)
 
     def all(self) -> MultiLock:
-        """Return the lock of the whole key."""
+        """Return the lock of the whole key: all segments at once."""
         return MultiLock(self._locks, wait=self._policy.wait)
 
 

@@ -65,7 +65,9 @@ class HostileNetwork(Network):
 
     def __init__(self, client: LockClient, random: Random, weather: Weather) -> None:
         if not isinstance(client.backend, MemoryBackend):
-            raise ConfigurationError(f"{client!r} has a real network: use aiodlock.testing.FaultProxy in front of it")
+            raise ConfigurationError(
+                f"{client!r} has a real network: use aiodlock.testing.proxy.FaultProxy in front of it"
+            )
         self.weather = weather
         self.cuts = 0
         self._backend = client.backend
