@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from aiodlock._core.cohort import Cohort, Shape
-from aiodlock._core.hold import Hold, Owners
+from aiodlock._core.hold import Hold
 from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
@@ -27,6 +27,7 @@ from aiodlock._core.line import (
     TicketGone,
     TicketId,
 )
+from aiodlock._core.ownership import Owners
 from aiodlock._core.place import FIRST_PAUSE, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
