@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aiodlock._core.fence import COUNTS
+from aiodlock._core.fence import LAST_COUNT
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
 from aiodlock._core.ownership import LEASE_ENDED, RELEASED
@@ -323,7 +323,7 @@ class Cohort:
 
     def _own(self, place: Place, now: float) -> Hold:
         place.count = count = place.count + 1
-        if count == COUNTS - 1:
+        if count == LAST_COUNT:
             place.until = 0.0  # the fence's count is used up: so is the batch
         own = self._hold(self, place, count, now)
         if self.engine.is_loud:
