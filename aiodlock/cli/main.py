@@ -31,6 +31,7 @@ app = typer.Typer(
     help="Distributed locks: look at them, hold one around a command, try them in a flash sale.",
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # paragraphs flow, and brackets are brackets
 )
 app.command()(seckill)
 app.command()(inspect)
