@@ -24,7 +24,7 @@ __all__ = ["app", "run"]
 
 _INTERRUPTED = 130
 
-# typer has click's errors, and in newer releases a click of its own: this is the base of all wrong usage in both.
+# The base of all wrong usage, which typer does not export.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
