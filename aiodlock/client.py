@@ -44,10 +44,15 @@ def connect(
     max_waiters: int = _MOST_WAITERS,
     **settings: Any,
 ) -> LockClient:
-    """Return a client of the server that *url* names: ``memory://``, ``memory://name``, and what is installed.
+    """Return a client of the server that *url* names.
 
-    Needs no loop and does no I/O: ``async with`` or ``await start()`` opens it, so that it can stand at module level.
-    *name* is what others see as owner; *settings* are the backend's own.
+    ``memory://`` is private to the client, ``memory://name`` shared in this process; ``redis://``, ``rediss://`` and
+    ``unix://`` name a Redis server. Needs no loop and does no I/O: ``async with`` or ``await start()`` opens it, so
+    that it can stand at module level.
+
+    *name* is what others see as owner, host and process id if left out. *on_event* is called with every event,
+    *waiting* is how its locks wait unless they say otherwise, *max_waiters* how many tasks may wait at once. *clock* is
+    for tests. *settings* are the backend's own.
     """
     if clock is not None:
         settings["clock"] = clock
@@ -56,7 +61,11 @@ def connect(
 
 
 class LockClient:
-    """One process's connection to the servers of its locks."""
+    """One process's connection to the server of its locks, and what makes locks. Made by `connect`.
+
+    For one event loop, from ``async with`` or `start` to `aclose`. Give a *backend* made by hand where a URL cannot say
+    enough. The keyword arguments of `lock` and its like are the settings of `Policy`.
+    """
 
     def __init__(
         self,
@@ -69,12 +78,14 @@ class LockClient:
         max_waiters: int = _MOST_WAITERS,
     ) -> None:
         self._backend = backend
-        self._name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self._name = name
         self._clock = clock or SystemClock()
         self._waiting = waiting or Push()
+        self._default = Policy(waiting=self._waiting)
         self._most_waiters = check_count("max_waiters", max_waiters)
         self._events = EventQueue(on_event) if on_event is not None else None
         self._engine: Engine | None = None
+        self._started = False
         self._closed = False
         self._forked = False
         _clients.add(self)
@@ -86,7 +97,7 @@ class LockClient:
     @property
     def name(self) -> str:
         """What others see as owner."""
-        return self._name
+        return self._name or f"{socket.gethostname()}:{os.getpid()}"
 
     @property
     def backend(self) -> Backend:
@@ -98,20 +109,25 @@ class LockClient:
 
         Cancellation: the backend is closed again.
         """
-        if self._engine is not None or self._closed:
+        if self._started or self._closed:
             raise ClientClosedError("this client was started before: make another with connect()")
+        self._started = True
         engine = Engine(
             self._backend,
-            name=self._name,
+            name=self.name,
             clock=self._clock,
             events=self._events,
             most_waiters=self._most_waiters,
         )
         try:
             await self._backend.open(engine.on_call)
-        except BaseException:
+            if self._closed:
+                raise ClientClosedError("this client was closed while it opened: connect() again")
+        except BaseException as error:
             self._closed = True
-            await finish(asyncio.ensure_future(self._backend.aclose()), within=1.0)
+            closing = asyncio.ensure_future(self._backend.aclose())
+            if await finish(closing, within=1.0) and (second := closing.exception()):
+                error.add_note(f"closing failed as well: {second!r}")
             raise
         self._engine = engine
         return self
@@ -123,9 +139,14 @@ class LockClient:
 
         Cancellation: the client is closed all the same, then the cancellation goes on.
         """
-        engine, self._closed = self._engine, True
+        engine = self._engine
+        if engine is not None and not self._closed and not self._forked:
+            _check_loop(engine)
+        self._closed = True
         if engine is not None and engine.is_open and not self._forked:
-            await finish(asyncio.ensure_future(engine.close()), within=_CLOSED_WITHIN)
+            closing = asyncio.ensure_future(engine.close())
+            if await finish(closing, within=_CLOSED_WITHIN):
+                closing.result()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -181,20 +202,24 @@ class LockClient:
         return Election(self, check_key(key), self._policy(policy))
 
     def _policy(self, settings: Settings) -> Policy:
-        return Policy(**{"waiting": self._waiting, **settings})  # type: ignore[arg-type]
+        return Policy(**{"waiting": self._waiting, **settings}) if settings else self._default  # type: ignore[arg-type]
 
     def _at_work(self) -> Engine:
         """Return the engine, or say why there is none for this caller."""
         engine = self._engine
         if self._forked:
             raise ClientClosedError("this client belongs to the parent process: connect() again after fork")
+        if self._closed:
+            raise ClientClosedError("this client is closed: connect() again")
         if engine is None:
             raise ClientClosedError("this client is not started: use 'async with' or 'await locks.start()'")
-        if not engine.is_open:
-            raise ClientClosedError("this client is closed: connect() again")
-        if engine.loop is not asyncio.get_running_loop():
-            raise ClientClosedError("this client belongs to another event loop: connect() again in this one")
+        _check_loop(engine)
         return engine
+
+
+def _check_loop(engine: Engine) -> None:
+    if engine.loop is not asyncio.get_running_loop():
+        raise ClientClosedError("this client belongs to another event loop: connect() again in this one")
 
 
 _clients: weakref.WeakSet[LockClient] = weakref.WeakSet()
@@ -202,7 +227,9 @@ _clients: weakref.WeakSet[LockClient] = weakref.WeakSet()
 
 def _mark_forked() -> None:
     for client in _clients:
-        client._forked = True
+        if client._engine is not None:
+            client._forked = True
+            client._engine.stay_behind()
 
 
 os.register_at_fork(after_in_child=_mark_forked)

@@ -7,12 +7,12 @@ import itertools
 import math
 import secrets
 import weakref
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from aiodlock._core.cohort import Cohort, Shape
-from aiodlock._core.hold import Hold, Owners
+from aiodlock._core.hold import Hold
 from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
@@ -27,7 +27,8 @@ from aiodlock._core.line import (
     TicketGone,
     TicketId,
 )
-from aiodlock._core.place import Place
+from aiodlock._core.ownership import Owners
+from aiodlock._core.place import FIRST_PAUSE, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
@@ -96,9 +97,13 @@ class Engine:
         if self._cohorts.get(cohort.key) is cohort:
             del self._cohorts[cohort.key]
 
-    def is_in_use(self, line: LineId) -> bool:
-        """Whether any task of ours holds *line* or waits for it."""
-        return any(cohort.line == line and not cohort.retired for cohort in (*self._cohorts.values(), *self._alone))
+    def lines_in_use(self) -> set[LineId]:
+        """Return the lines that tasks of ours hold or wait for."""
+        return {cohort.line for cohort in (*self._cohorts.values(), *self._alone) if not cohort.retired}
+
+    def places_of(self, line: LineId) -> list[Place]:
+        """Return our places in *line*."""
+        return [place for place in self.places.values() if place.ticket.line == line]
 
     def owners_of(self, line: LineId) -> Owners:
         """Return who of our tasks is inside *line*."""
@@ -127,7 +132,11 @@ class Engine:
 
     async def ask(self, verb: Awaitable[T]) -> T:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
-        return await asyncio.shield(self.work.own(verb, lambda _: None))
+        work = self.work.own(verb, lambda _: None)
+        await asyncio.wait((work,))
+        if work.cancelled():
+            raise ClientClosedError("the client was closed before the server answered")
+        return work.result()
 
     def limit(self, future: asyncio.Future[Any], seconds: float, outcome: object) -> None:
         """End *future* after *seconds*, if nothing else does: with *outcome*, raised if it is an error."""
@@ -145,11 +154,19 @@ class Engine:
         timer = self.clock.call_at(self.now() + seconds, expire)
         future.add_done_callback(lambda _: timer.cancel())
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait on the client's clock."""
-        woken = self.loop.create_future()
-        self.limit(woken, seconds, None)
-        await woken
+    async def repeat(self, verb: Callable[[], Awaitable[T]], *, within: float) -> T:
+        """Send *verb*, which can be repeated, until there is an answer; raise when there was none *within* seconds."""
+        until, pause = self.now() + within, FIRST_PAUSE
+        while True:
+            try:
+                return await verb()
+            except BackendUnavailableError:
+                if self.now() + pause >= until:
+                    raise
+            woken = self.loop.create_future()
+            self.limit(woken, pause, None)
+            await woken
+            pause = min(2 * pause, within / 6)
 
     def measure(self, round_trip: float) -> None:
         """Learn how long a grant takes; a batch is four times that."""
@@ -211,6 +228,12 @@ class Engine:
     def _report(self, error: BaseException) -> None:
         self.emit(BackendFailed(repr(error)) if isinstance(error, BackendError) else TaskFailed("work", repr(error)))
 
+    def stay_behind(self) -> None:
+        """Do nothing more in a forked process: the connection is its parent's."""
+        self.backend = cast("Backend", _Elsewhere())
+        for cohort in (*self._cohorts.values(), *self._alone):
+            cohort.retired = True
+
     # --- the end -----------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -218,6 +241,7 @@ class Engine:
         self.is_open, self.is_loud = False, True
         for cohort in [*self._cohorts.values(), *self._alone]:
             cohort.fail(_closed)
+            cohort.retired = True  # whoever comes now asks for another, and hears that we are closed
         self.latches.fail(_closed)
         places = list(self.places.values())
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}
@@ -230,10 +254,12 @@ class Engine:
             place.leave()  # also where a hold is in no block, or its task has not come to take it
         await self._leave_lines()
         self.watchdog.stop()
-        await self.backend.aclose()
-        await self.work.stop()
-        if self.events is not None:
-            self.events.flush()
+        try:
+            await self.backend.aclose()
+        finally:
+            await self.work.stop()
+            if self.events is not None:
+                self.events.flush()
 
     async def _leave_lines(self) -> None:
         """See every leave through, repeated if need be, and whatever else is under way."""
@@ -243,6 +269,13 @@ class Engine:
             await asyncio.wait(confirmed, timeout=until - self.loop.time())
         self.is_over = True
         await self.work.drain(within=until - self.loop.time())
+
+
+class _Elsewhere:
+    """Stands for the backend in a forked process."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ClientClosedError("this client belongs to the parent process: connect() again after fork")
 
 
 def _closed() -> ClientClosedError:

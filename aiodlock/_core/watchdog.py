@@ -54,6 +54,8 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
+        for place in [place for members in self._slots.values() for place in members]:
+            place.slot = None
         self._slots.clear()
         self._order.clear()
 
@@ -74,5 +76,7 @@ class Watchdog:
             due += members
         if due:
             self._visit(due, now)
+        while self._order and not self._slots[self._order[0]]:  # its places were forgotten or planned anew
+            del self._slots[heapq.heappop(self._order)]
         if self._order and self._order[0] < self._armed_for:
             self._arm(self._order[0])

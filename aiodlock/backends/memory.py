@@ -76,7 +76,7 @@ class _Line:
         self.inside: dict[TicketId, _Stand] = {}
         self.queue: deque[_Stand] = deque()  # may hold stands that left; they are skipped at the front
         self.lives: list[tuple[float, int, _Stand]] = []  # heap with one entry per stand, not after its end
-        self.tombstones: dict[TicketId, float] = {}
+        self.tombstones: dict[TicketId, tuple[float, GoneWhy]] = {}  # ids that never stand again, until when, and why
         self.kept_until = 0.0
 
     def waiting(self) -> Iterator[_Stand]:
@@ -96,7 +96,7 @@ class _Line:
         self.inside.pop(stand.ticket.id, None)
 
     def is_over(self, now: float) -> bool:
-        return not self.stands and now >= max(self.kept_until, *self.tombstones.values(), 0.0)
+        return not self.stands and now >= max(self.kept_until, *(until for until, _ in self.tombstones.values()), 0.0)
 
 
 class _Latch:
@@ -139,7 +139,7 @@ class MemoryServer:
         now = self.clock.now()
         line = self._line(ticket.line, now, size=ticket.size)
         if bury:
-            line.tombstones[ticket.id] = now + tombstone_life(ticket.ttl)
+            line.tombstones[ticket.id] = now + tombstone_life(ticket.ttl), GoneWhy.BURIED
         if stand := line.stands.get(ticket.id):
             line.remove(stand)
             if stand.client is not client:
@@ -241,15 +241,17 @@ class MemoryServer:
                 heapq.heappush(line.lives, (stand.ends, serial, stand))
             else:
                 line.remove(stand)
+                line.tombstones[stand.ticket.id] = now + _LAST_EPOCH_LIFE, GoneWhy.EXPIRED
                 swept = True
-        for ticket_id in list(takewhile(lambda i: line.tombstones[i] <= now, line.tombstones)):
+        for ticket_id in list(takewhile(lambda i: line.tombstones[i][0] <= now, line.tombstones)):
             del line.tombstones[ticket_id]
         if swept:
             self._call_in(line, now)
 
     def _refuse(self, line: _Line, ticket: Ticket, now: float) -> Gone | None:
-        if line.tombstones.get(ticket.id, 0.0) > now:
-            return Gone(GoneWhy.BURIED)
+        until, why = line.tombstones.get(ticket.id, (0.0, GoneWhy.BURIED))
+        if until > now:
+            return Gone(why)
         if ticket.weight > line.size:
             return Gone(GoneWhy.TOO_HEAVY)
         return None

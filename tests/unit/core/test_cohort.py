@@ -18,7 +18,7 @@ from aiodlock import (
     Retry,
     TooManyWaitersError,
 )
-from aiodlock._core.fence import COUNTS, split
+from aiodlock._core.fence import split
 from aiodlock.testing import Faults, LoopClock, settle
 
 
@@ -65,16 +65,20 @@ async def test_fences_grow_with_every_hand_off(locks: LockClient) -> None:
     assert {split(fence)[0] for fence in fences} == {split(fences[0])[0]}
 
 
-async def test_when_the_count_is_used_up_the_batch_is_over(locks: LockClient, faults: Faults) -> None:
-    """A fence has 15 bits for local ownerships; the next one takes a new epoch, and still grows."""
+async def test_when_the_count_is_used_up_the_batch_is_over(
+    locks: LockClient, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fence counts so many local ownerships; the next one takes a new epoch, and still grows."""
+    for module in ("cohort", "place"):
+        monkeypatch.setattr(f"aiodlock._core.{module}.COUNTS", 64)
 
     async def take() -> None:
         async with lock as hold:
             fences.append(hold.fence)
 
     lock, fences = locks.lock("k"), []
-    await asyncio.gather(*(take() for _ in range(COUNTS + 10)))
-    assert len(fences) == COUNTS + 10
+    await asyncio.gather(*(take() for _ in range(100)))
+    assert len(fences) == 100
     assert fences == sorted(set(fences))
     assert len({split(fence)[0] for fence in fences}) == 2
     assert faults.sent.count("join") == 2
