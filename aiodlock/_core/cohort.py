@@ -152,7 +152,12 @@ class Cohort:
             if not waiter.done():
                 engine.waiting -= 1
                 hold._state = RELEASED
-                waiter.set_result(self._own(place, now))
+                place.count = count = place.count + 1
+                own = self._hold(self, place, count, now)
+                place.holds = (own,)
+                if count == LAST_COUNT or engine.is_loud:
+                    self._mark_rare(own)
+                waiter.set_result(own)
                 return True
             self.dead -= 1
         return False
@@ -323,13 +328,16 @@ class Cohort:
 
     def _own(self, place: Place, now: float) -> Hold:
         place.count = count = place.count + 1
-        if count == LAST_COUNT:
-            place.until = 0.0  # the fence's count is used up: so is the batch
         own = self._hold(self, place, count, now)
-        if self.engine.is_loud:
-            own._simple = False
         place.holds = (own,)
+        if count == LAST_COUNT or self.engine.is_loud:
+            self._mark_rare(own)
         return own
+
+    def _mark_rare(self, own: Hold) -> None:
+        own._simple = False
+        if own._count == LAST_COUNT:
+            own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
         if now < place.until and (waiter := self.next_waiter()) is not None:

@@ -85,7 +85,7 @@ class Synchronizer(Generic[_HoldT]):
         cohort = self._cohort
         if cohort is None or cohort.retired:
             cohort = self._enlist()
-        task = current_task(cohort.engine.loop)
+        task = current_task(self._loop)  # type: ignore[arg-type]
         if task is None:
             self._client._at_work()  # raises where another loop runs
         if task in cohort.owners:
