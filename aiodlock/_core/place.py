@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "PlaceState"]
 
+SHORTEST_LOOK = 0.001  # a server that says "at once" again and again is not asked in a hot loop
 FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up to a third of the life
 
 
@@ -278,7 +279,7 @@ class Place:
             case Waiting() if self.state is WAITING:
                 self.believed_at = max(self.believed_at, sent_at)
                 self.last = answer.last
-                look_again = self.cohort.look_after(min(answer.look_again, self.life / 3))
+                look_again = max(SHORTEST_LOOK, self.cohort.look_after(min(answer.look_again, self.life / 3)))
                 self.engine.watchdog.watch(self, self.engine.now() + look_again)
                 self.cohort.told_to_wait(answer.holder)
             case Gone(why=why) if self.state is INSIDE:
