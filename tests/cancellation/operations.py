@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockLostError
+from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, ClientClosedError, LockLostError
 
 from tests.cancellation.kinds import KEY
 from tests.cancellation.stage import SECTION, TTL, Stage
@@ -366,6 +366,14 @@ async def aclose(stage: Stage) -> None:
     await asyncio.sleep(SECTION)
     stage.arm()
     await stage.locks.aclose()
+
+
+@operation(("free", "silent"), kinds=("lock", "semaphore"))
+async def ask_while_closing(stage: Stage) -> None:
+    """A question without an answer ends with the client, as an error and not as a cancellation."""
+    stage.neighbour(stage.locks.aclose())
+    with suppress(BackendUnavailableError, ClientClosedError):
+        await stage.lock().locked()
 
 
 @operation(("free", "company", "leave lost"), ("plain", "fair", "fixed"), arms=True)

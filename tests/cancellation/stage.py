@@ -46,6 +46,7 @@ class Stage:
         self.faults: list[str] = []
         self._inside = 0
         self._was_lost = False
+        self._planned = 0
         self._neighbours: list[asyncio.Task[None]] = []
 
     # --- for operations and states -----------------------------------------------------------------------------
@@ -89,6 +90,16 @@ class Stage:
         task = self.loop.create_task(work)
         self._neighbours.append(task)
         return task
+
+    def later(self, delay: float, act: Callable[[], object]) -> None:
+        """Have something happen that is nobody's task."""
+        self._planned += 1
+
+        def happen() -> None:
+            self._planned -= 1
+            act()
+
+        self.loop.call_later(delay, happen)
 
     async def pass_through(
         self, lock: Any, *, after: float = 0.0, stay: float = SECTION, entered: asyncio.Event | None = None
@@ -146,6 +157,8 @@ class Stage:
         self.faults += [f"timer after aclose: {timer!r}" for timer in self._timers()]
 
     async def _see_neighbours_off(self, soon: float) -> None:
+        while self._planned:
+            await asyncio.sleep(TRIP)
         neighbours, self._neighbours = self._neighbours, []
         if not neighbours:
             return

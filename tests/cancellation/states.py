@@ -38,12 +38,11 @@ async def _elsewhere(stage: Stage) -> None:
     """Another client is inside for five sections."""
     hold = await stage.other_lock().acquire()
 
-    async def release() -> None:
-        await asyncio.sleep(5 * SECTION)
+    def release() -> None:
         with suppress(LockLostError):
-            await hold.release()
+            hold.release_nowait()
 
-    stage.neighbour(release())
+    stage.later(5 * SECTION, release)
 
 
 async def _local(stage: Stage) -> None:
@@ -82,32 +81,27 @@ async def _overtaken(stage: Stage) -> None:
 async def _cut(stage: Stage) -> None:
     """The connection is lost while we wait."""
     await _elsewhere(stage)
-    stage.loop.call_later(4 * TRIP, stage.wire.cut)
+    stage.later(4 * TRIP, stage.wire.cut)
 
 
 def _outage(begin: float, end: float) -> Callable[[Stage], Awaitable[None]]:
     async def outage(stage: Stage) -> None:
-        async def go_and_come() -> None:
-            await asyncio.sleep(begin)
-            stage.wire.go_down()
-            await asyncio.sleep(end - begin)
-            stage.wire.come_back()
-
-        stage.neighbour(go_and_come())
-        await asyncio.sleep(0)
+        stage.later(begin, stage.wire.go_down)
+        stage.later(end, stage.wire.come_back)
 
     return outage
+
+
+async def _refusal(stage: Stage) -> None:
+    """The server is away when we come."""
+    stage.wire.go_down()
+    stage.later(0.06, stage.wire.come_back)
 
 
 async def _silence(stage: Stage) -> None:
     """Nothing is answered for two seconds: longer than a waiting ticket goes without a look."""
     stage.wire.is_silent = True
-
-    async def end() -> None:
-        await asyncio.sleep(2.0)
-        stage.wire.come_back()
-
-    stage.neighbour(end())
+    stage.later(2.0, stage.wire.come_back)
 
 
 def _fault(verb: str, fault: Fault, then: Callable[[Stage], Awaitable[None]] = _free) -> State:
@@ -126,7 +120,7 @@ STATES: dict[str, State] = {
     "idle": State(_idle),
     "overtaken": State(_overtaken),
     "cut": State(_cut, within=2.0),
-    "refused": State(_outage(0.0, 0.06), within=2.0),
+    "refused": State(_refusal, within=2.0),
     "goes away": State(_outage(1.5 * TRIP, 0.06), within=2.0),
     "silent": State(_silence, soon=3.0, within=2.0),
     "join unanswered": _fault("join", "drop reply"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,7 @@ from tests.cancellation.kinds import KINDS
 from tests.cancellation.operations import OPERATIONS, Operation
 from tests.cancellation.stage import Stage, staged
 from tests.cancellation.states import POLICIES, STATES
-from tests.cancellation.trigger import BeatLoop, Plan, Trigger, Way
+from tests.cancellation.trigger import BeatLoop, Plan, Trigger
 
 __all__ = ["Cell", "Report", "sweep"]
 
@@ -83,8 +82,9 @@ async def one_run(
         if setup is not None:
             setup(stage)
         await state.prepare(stage)
-        outcome = await stage.loop.create_task(_subject(stage, operation, trigger))
-        stage.faults += judge(outcome, trigger.struck)
+        subject = stage.loop.create_task(_subject(stage, operation, trigger))
+        trigger.aim(subject, asyncio.current_task())
+        stage.faults += judge(await subject, trigger)
         await stage.settle(soon=state.soon, within=state.within)
     return stage.faults
 
@@ -92,7 +92,7 @@ async def one_run(
 async def _subject(stage: Stage, operation: Operation, trigger: Trigger) -> Outcome:
     task = asyncio.current_task()
     assert task is not None
-    trigger.strike |= {"cancel": task.cancel, "loss": stage.lose}
+    trigger.strike["loss"] = stage.lose
     stage.arm = lambda: trigger.arm(stage.loop)
     outcome = Outcome("end")
     try:
@@ -124,23 +124,27 @@ async def _within_scopes(stage: Stage, operation: Operation, trigger: Trigger, o
         outcome.expired = timeout.expired()
 
 
-def judge(outcome: Outcome, struck: list[Way]) -> Iterable[str]:
+def judge(outcome: Outcome, trigger: Trigger) -> Iterable[str]:
     """Say what is wrong with how a subject ended, given what struck it."""
     if outcome.later_cancel:
         yield "a cancel came after the end"
-    if outcome.cancelling != Counter(struck)["cancel"]:
-        yield f"cancelling() is {outcome.cancelling} after {struck}"
-    if outcome.ended_by not in _ends(outcome, struck):
+    if outcome.cancelling != trigger.hits:
+        yield f"cancelling() is {outcome.cancelling} after {trigger.struck}"
+    if outcome.ended_by not in _ends(outcome, trigger):
+        struck = trigger.struck
         yield f"swallowed: {outcome.ended_by} after {struck}" if struck else f"ended by {outcome.ended_by}"
 
 
-def _ends(outcome: Outcome, struck: list[Way]) -> set[str]:
+def _ends(outcome: Outcome, trigger: Trigger) -> set[str]:
     """Return how a subject may end. A cancel of its task wins over everything; a scope cancels at the next await only,
-    and there may be none.
+    and there may be none; who cancels the client's own tasks makes its questions fail.
     """
-    if "cancel" in struck:
+    if trigger.hits:
         return {"CancelledError"}
+    struck = trigger.struck
     scope = {"scope"} if "scope" in struck else set()
     if outcome.expired:
         return {"TimeoutError"} | scope
-    return {"end"} | scope | ({"LockLostError"} if "loss" in struck else set())
+    lost = {"LockLostError"} if "loss" in struck else set()
+    failed = {"ClientClosedError", "BackendUnavailableError"} if {"one", "all"} & set(struck) else set()
+    return {"end"} | scope | lost | failed
