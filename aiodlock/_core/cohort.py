@@ -104,10 +104,14 @@ class Cohort:
     def attempt(self) -> Waiter:
         """Wait for one answer at most, and for none where it is known already that there is no free place."""
         waiter = self.engine.loop.create_future()
-        if self.live or len(self.inside) >= self.most or any(place.answered for place in self.standing):
+        taken = len(self.inside) - len(self.open)
+        if self.live or taken >= self.most or any(place.answered for place in self.standing):
             waiter.set_result(None)
+            return waiter
+        self.tries.append(waiter)
+        if self.open:  # free, but grab() found too little of its life left
+            self._retire_place(self.open[-1], self.engine.now())
         else:
-            self.tries.append(waiter)
             self.balance()
         return waiter
 
@@ -244,7 +248,7 @@ class Cohort:
         if place in self.open and not place.holds and now >= place.idle_until:
             self._let_go(place)
             return False
-        if place.holds and all(own._abandoned for own in place.holds):
+        if place.holds and all(own._abandoned or own._loss is not None for own in place.holds):
             self.engine.watchdog.watch(place, place.deadline)
             return False
         return self.renews or not place.is_confirmed
@@ -260,21 +264,28 @@ class Cohort:
         for own in place.holds:
             own._revocation = reason
             self.engine.emit(HoldRevoked(*self.line, own.fence, reason))
+        if place in self.open and not place.holds:
+            self._let_go(place)
 
     def hear_size(self, size: int) -> None:
         """Hear that the line has another size than ours said."""
         if size == self.shape.size or self.size == self.shape.size:
             self.engine.emit(SizeDiffered(*self.line, self.shape.size, size))
+        if size < self.size:
+            for place in self.inside:  # every ticket has to stand again, else they are handed on and all stay
+                place.asked_to_go = True
+                place.set_until()
         self.size = size
         if self.policy.shares:
             self.most = max(1, size // self.shape.weight)
+        self.balance()
 
     # --- inner -------------------------------------------------------------------------------------------------
 
     @property
     def wanted(self) -> int:
         """How many tickets should stand in line."""
-        return min(self.live + len(self.tries), self.most - len(self.inside))
+        return max(0, min(self.live + len(self.tries), self.most - len(self.inside)))
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""

@@ -7,7 +7,7 @@ import itertools
 import math
 import secrets
 import weakref
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -27,7 +27,7 @@ from aiodlock._core.line import (
     TicketGone,
     TicketId,
 )
-from aiodlock._core.place import Place
+from aiodlock._core.place import FIRST_PAUSE, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
@@ -96,9 +96,13 @@ class Engine:
         if self._cohorts.get(cohort.key) is cohort:
             del self._cohorts[cohort.key]
 
-    def is_in_use(self, line: LineId) -> bool:
-        """Whether any task of ours holds *line* or waits for it."""
-        return any(cohort.line == line and not cohort.retired for cohort in (*self._cohorts.values(), *self._alone))
+    def lines_in_use(self) -> set[LineId]:
+        """Return the lines that tasks of ours hold or wait for."""
+        return {cohort.line for cohort in (*self._cohorts.values(), *self._alone) if not cohort.retired}
+
+    def places_of(self, line: LineId) -> list[Place]:
+        """Return our places in *line*."""
+        return [place for place in self.places.values() if place.ticket.line == line]
 
     def owners_of(self, line: LineId) -> Owners:
         """Return who of our tasks is inside *line*."""
@@ -149,11 +153,19 @@ class Engine:
         timer = self.clock.call_at(self.now() + seconds, expire)
         future.add_done_callback(lambda _: timer.cancel())
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait on the client's clock."""
-        woken = self.loop.create_future()
-        self.limit(woken, seconds, None)
-        await woken
+    async def repeat(self, verb: Callable[[], Awaitable[T]], *, within: float) -> T:
+        """Send *verb*, which can be repeated, until there is an answer; raise when there was none *within* seconds."""
+        until, pause = self.now() + within, FIRST_PAUSE
+        while True:
+            try:
+                return await verb()
+            except BackendUnavailableError:
+                if self.now() + pause >= until:
+                    raise
+            woken = self.loop.create_future()
+            self.limit(woken, pause, None)
+            await woken
+            pause = min(2 * pause, within / 6)
 
     def measure(self, round_trip: float) -> None:
         """Learn how long a grant takes; a batch is four times that."""
@@ -228,6 +240,7 @@ class Engine:
         self.is_open, self.is_loud = False, True
         for cohort in [*self._cohorts.values(), *self._alone]:
             cohort.fail(_closed)
+            cohort.retired = True  # whoever comes now asks for another, and hears that we are closed
         self.latches.fail(_closed)
         places = list(self.places.values())
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}

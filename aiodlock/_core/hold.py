@@ -16,7 +16,7 @@ import math
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aiodlock._core.place import Place
     from aiodlock.policy import OnLost
 
-__all__ = ["Hold", "HoldState", "Owners", "Task", "current_task"]
+__all__ = ["Hold", "HoldState", "Owners", "Task", "any_lost", "current_task"]
 
 GRACE = 1.0  # how long a release waits for the server; then it goes on in the background
 LEASE_ENDED = "its lease ended before a renewal was confirmed"
@@ -108,7 +108,6 @@ class Hold:
     _loss: str | None = None
     _revocation: str | None = None
     _abandoned = False
-    _outer: Hold | None = None  # another ownership of the same task and line (permits of a semaphore)
     _handles: tuple[weakref.ref[Hold], ...] = ()  # those made outside a block and not released yet
     _watchers: tuple[asyncio.Future[None], ...] = ()
 
@@ -134,7 +133,7 @@ class Hold:
 
     @property
     def fence(self) -> int:
-        """A number that is larger for every later ownership of this key; check it where the protected data lives."""
+        """A number larger than those of all earlier owners that this one excludes; check it where the data lives."""
         return (self._place.epoch << COUNT_BITS) + self._count
 
     @property
@@ -156,7 +155,7 @@ class Hold:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease ended while this was held. Local: past the deadline it says so before any I/O."""
+        """Whether it was lost while it was held: its lease ended, or it was taken away. Local, no I/O."""
         own = self._own
         return own._loss is not None if self._state is RELEASED else own._is_lost(self._cohort.engine.now())
 
@@ -182,15 +181,7 @@ class Hold:
 
         Cancellation: nothing is left behind; the hold is as it was.
         """
-        own = self._own
-        if self.lost:
-            return
-        watcher = self._cohort.engine.loop.create_future()
-        own._watchers = (*own._watchers, watcher)
-        try:
-            await watcher
-        finally:
-            own._watchers = tuple(other for other in own._watchers if other is not watcher)
+        await any_lost((self,))
 
     # --- what it does ------------------------------------------------------------------------------------------
 
@@ -216,7 +207,7 @@ class Hold:
             await finish(left, within=GRACE)
 
     def release_nowait(self) -> None:
-        """Give the lock back and tell the server in the background."""
+        """Give the lock back, as `release` does, and tell the server in the background. A plain function."""
         self._give_back()
 
     def reenter(self) -> Reentry:
@@ -293,22 +284,23 @@ class Hold:
 
     async def _end_block(self, error: BaseException | None) -> None:
         """Leave the block: release, then let out what has to leave it. From its start no cancel of ours is sent."""
-        own, was_outermost = self._own, self._block is not None
-        self._block = None
-        own._blocks = tuple(block for block in own._blocks if block is not self)
-        left = None
-        if self._state is not RELEASED:
-            own._is_lost(self._cohort.engine.now())
-            left = self._drop_entry()
-        else:  # inside the block: nothing is left to do but to take a cancel back
-            if self in self._cohort.owners.released:
-                self._cohort.owners.released.remove(self)
-            if own._loss is None or not self._cancelled:
-                return
-        if own._loss is not None:
+        was_outermost = self._block is not None
+        left, is_lost = self._close_block()
+        if is_lost:
             await self._let_out(error, was_outermost=was_outermost)
         elif left is not None:
             await finish(left, within=GRACE)
+
+    def _close_block(self) -> tuple[asyncio.Future[None] | None, bool]:
+        """Release; return what there is to wait for on the server, and whether a loss has to be let out."""
+        own, self._block = self._own, None
+        own._blocks = tuple(block for block in own._blocks if block is not self)
+        if self._state is RELEASED:  # inside the block: nothing is left to do but to take a cancel back
+            if self in self._cohort.owners.released:
+                self._cohort.owners.released.remove(self)
+            return None, own._loss is not None and self._cancelled
+        own._is_lost(self._cohort.engine.now())
+        return self._drop_entry(), own._loss is not None
 
     async def _let_out(self, error: BaseException | None, *, was_outermost: bool) -> None:
         """Let out of a lost block an outer cancel, the body's own error with a note, or `LockLostError`."""
@@ -472,8 +464,9 @@ class Hold:
 
     def _disown(self) -> None:
         owners = self._cohort.owners
-        for task in [task for task in (self._task, *(b._task for b in self._blocks)) if owners.get(task) is self]:
-            del owners[task]
+        for task in {self._task, *(block._task for block in self._blocks)}:
+            if owners.get(task) is self:
+                del owners[task]
 
     def _not_held(self) -> NotHeldError:
         return NotHeldError(self.key, f"this hold of {self.key!r} was released already: acquire again for another")
@@ -506,6 +499,20 @@ class Reentry:
         if hold._task is not hold._own._task and owners.get(hold._task) is hold._own:
             del owners[hold._task]
         await hold._end_block(error)
+
+
+async def any_lost(holds: Collection[Hold]) -> None:
+    """Wait until one of *holds* is lost."""
+    if any(hold.lost for hold in holds):
+        return
+    watcher = asyncio.get_running_loop().create_future()
+    for hold in holds:
+        hold._own._watchers = (*hold._own._watchers, watcher)
+    try:
+        await watcher
+    finally:
+        for hold in holds:
+            hold._own._watchers = tuple(other for other in hold._own._watchers if other is not watcher)
 
 
 def _is_done(task: Task | None) -> bool:

@@ -67,20 +67,7 @@ class Synchronizer(Generic[_HoldT]):
 
         Cancellation: nothing is left behind. The ticket leaves in the background, also one whose join is under way.
         """
-        limit = self._wait if isinstance(wait, Default) else check_wait(wait)
-        engine = self._client._at_work()
-        task = current_task(engine.loop)
-        if (held := self._held_by(task, engine)) is not None:
-            hold = self._again(held)
-        else:
-            cohort = self._enlist()
-            own = await self._prepare(await self._obtain(cohort, limit), limit)
-            own._task = task
-            if self._reenters:
-                cohort.owners[task] = own
-            hold = own._hand_over(self._on_lost)
-        hold._watch_handle()
-        return cast("_HoldT", hold)
+        return await self._acquire(self._wait if isinstance(wait, Default) else check_wait(wait))
 
     async def try_acquire(self) -> _HoldT | None:
         """Return the hold if the lock is free now, else None; waits for one answer of the server at most.
@@ -88,7 +75,7 @@ class Synchronizer(Generic[_HoldT]):
         Cancellation: nothing is left behind.
         """
         try:
-            return await self.acquire(0)
+            return await self._acquire(0)
         except AcquireTimeoutError:
             return None
 
@@ -99,11 +86,12 @@ class Synchronizer(Generic[_HoldT]):
         task = current_task(cohort.engine.loop)
         if task is None:
             self._client._at_work()  # raises where another loop runs
-        if task in cohort.owners and (held := self._held_by(task, cohort.engine)) is not None:
-            cohort.balance()  # it may have been made for this look alone
-            hold = self._again(held)
-            hold._begin_block(task)
-            return cast("_HoldT", hold)
+        if task in cohort.owners:
+            if (held := self._held_in(cohort, task)) is not None:
+                hold = self._again(held)
+                hold._begin_block(task)
+                return cast("_HoldT", hold)
+            cohort = self._enlist()
         if self._wait is None and not cohort.open:
             # What most contended acquires come to, written out: one frame, one future, no timer.
             waiter = cohort.queue()
@@ -156,9 +144,10 @@ class Synchronizer(Generic[_HoldT]):
         task = current_task(cohort.engine.loop)
         if task is None:
             self._client._at_work()  # raises where another loop runs
-        if cohort.owners and self._held_by(task, cohort.engine) is not None:
-            cohort.balance()
-            return function()
+        if task in cohort.owners:
+            if self._held_in(cohort, task) is not None:
+                return function()
+            cohort = self._enlist()
         if self._wait == 0:
             async with self:  # one answer of the server is waited for
                 return function()
@@ -228,19 +217,40 @@ class Synchronizer(Generic[_HoldT]):
             )
         return own
 
-    @property
-    def is_in_use(self) -> bool:
-        """Whether tasks of this client hold it or wait for it, through any object."""
-        return self._client._at_work().is_in_use(self._line)
+    def _held_in(self, cohort: Cohort, task: Task | None) -> Hold | None:
+        """Return the same, and let go of a cohort that was made for this look alone."""
+        try:
+            return self._held_by(task, cohort.engine)
+        finally:
+            cohort.balance()
 
     def _is_held_here(self) -> bool:
-        """Whether the current task holds it already, and would enter again."""
+        """Whether the current task holds it already."""
         engine = self._client._at_work()
         return self._held_by(current_task(engine.loop), engine) is not None
 
     def _again(self, held: Hold) -> Hold:
         """Return another handle of what this task holds already."""
         return held._again(self._on_lost)
+
+    async def _acquire(self, limit: float | None) -> _HoldT:
+        engine = self._client._at_work()
+        held = self._held_by(current_task(engine.loop), engine)
+        if held is None:
+            return await self._take(await self._obtain(self._enlist(), limit), limit)
+        hold = self._again(held)
+        hold._watch_handle()
+        return cast("_HoldT", hold)
+
+    async def _take(self, own: Hold, limit: float | None) -> _HoldT:
+        """Return the current task's handle of a fresh ownership."""
+        own = await self._prepare(own, limit)
+        own._task = current_task(own._cohort.engine.loop)
+        if self._reenters:
+            own._cohort.owners[own._task] = own
+        hold = own._hand_over(self._on_lost)
+        hold._watch_handle()
+        return cast("_HoldT", hold)
 
     async def _obtain(self, cohort: Cohort, wait: float | None) -> Hold:
         own = cohort.grab()

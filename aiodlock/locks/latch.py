@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiodlock._core.line import LineId
-from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError
+from aiodlock.errors import AcquireTimeoutError
 from aiodlock.policy import DEFAULT, Default, Policy, check_count, check_wait
 
 if TYPE_CHECKING:
@@ -15,9 +16,10 @@ __all__ = ["Latch"]
 
 
 class Latch:
-    """Made by `LockClient.latch`. Reset by using another key: a latch opens once.
+    """Opens for everybody when it was counted down to 0, and stays open. Made by `LockClient.latch`.
 
-    It lives for its ttl after the last count_down, and as long as somebody waits for it.
+    The first to use the key sets the count. It is remembered for its ttl after it was last counted down, asked or
+    waited for; then the key begins anew. A latch opens once: for the next time take another key.
     """
 
     def __init__(self, client: LockClient, key: str, policy: Policy, *, count: int) -> None:
@@ -69,20 +71,7 @@ class Latch:
         return await self._ask(down=0, operation="") == 0
 
     async def _ask(self, *, down: int, operation: str) -> int:
-        engine = self._client._at_work()
-        return await engine.ask(self._repeat(down, operation))
-
-    async def _repeat(self, down: int, operation: str) -> int:
         """Ask until there is an answer: the operation's id makes that safe."""
         engine, ttl = self._client._at_work(), self._policy.ttl
-        until, pause = engine.now() + ttl, 0.02
-        while True:
-            try:
-                return await engine.backend.latch(
-                    self._line, count=self._count, down=down, operation=operation, ttl=ttl
-                )
-            except BackendUnavailableError:
-                if engine.now() + pause >= until:
-                    raise
-            await engine.sleep(pause)
-            pause = min(2 * pause, ttl / 6)
+        verb = partial(engine.backend.latch, self._line, count=self._count, down=down, operation=operation, ttl=ttl)
+        return await engine.ask(engine.repeat(verb, within=ttl))

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import random
 from collections.abc import Callable
-from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from aiodlock._core.cohort import Shape
-from aiodlock._core.hold import Hold
+from aiodlock._core.cohort import Cohort, Shape, Waiter
+from aiodlock._core.hold import Hold, Task
 from aiodlock._core.line import LineId
 from aiodlock.clock import Timer
-from aiodlock.errors import AcquireTimeoutError, ConfigurationError, LockLostError
+from aiodlock.errors import AcquireTimeoutError, ConfigurationError
 from aiodlock.locks.base import Synchronizer
-from aiodlock.locks.blocks import Blocks
 from aiodlock.locks.multi import MultiLock
-from aiodlock.policy import DEFAULT, Default, Policy, check_count, check_wait
+from aiodlock.locks.several import Several
+from aiodlock.policy import Policy, check_count, check_key
 
 if TYPE_CHECKING:
     from aiodlock._core.engine import Engine
     from aiodlock.client import LockClient
 
-__all__ = ["AnySegment", "SegmentHold", "SegmentLock", "SegmentedLock", "StealingLock"]
+__all__ = ["AnySegment", "SegmentHold", "SegmentLock", "SegmentedLock"]
 
 _T = TypeVar("_T")
 
@@ -39,142 +38,142 @@ class SegmentHold(Hold):
     @property
     def key(self) -> str:
         """The key that is segmented."""
-        return super().key.partition(":")[2]
+        return super().key.rpartition(":")[0]
 
     @property
     def segment(self) -> int:
         """Which segment is held."""
-        return int(super().key.partition(":")[0])
+        return int(super().key.rpartition(":")[2])
 
 
 class SegmentLock(Synchronizer[SegmentHold]):
     """One segment of a key, as a lock."""
 
     def __init__(self, whole: SegmentedLock, segment: int) -> None:
-        line = LineId("segment", f"{segment}:{whole.key}")
+        line = LineId("segment", f"{whole.key}:{segment}")
         super().__init__(whole._client, line, whole._policy, Shape(hold=SegmentHold))
-        self._whole = whole
+        self._guard = whole._guard
         self.segment = segment
 
-    async def acquire(self, wait: float | Default | None = DEFAULT) -> SegmentHold:
-        """Wait for this segment, at most *wait* seconds.
-
-        Cancellation: nothing is left behind.
-        """
-        await self._whole._agree()
-        return await super().acquire(wait)
+    async def __aenter__(self) -> SegmentHold:
+        if self._guard.is_held:
+            return await super().__aenter__()
+        hold = await self._acquire(self._wait)
+        return await hold.__aenter__()
 
     async def run(self, function: Callable[[], _T]) -> _T:
-        """Call a plain function under the lock of this segment and return its result.
+        """Call a plain function under the lock of this segment, as `Synchronizer.run` does.
 
         Cancellation: the function is not called if its turn has not come; nothing is left behind.
         """
-        await self._whole._agree()
-        return await super().run(function)
+        if self._guard.is_held:
+            return await super().run(function)
+        async with self:
+            return function()
 
-    async def __aenter__(self) -> SegmentHold:
-        await self._whole._agree()
-        return await super().__aenter__()
-
-
-class AnySegment:
-    """Whichever segment is free first."""
-
-    def __init__(self, whole: SegmentedLock) -> None:
-        self._whole = whole
-        self._blocks: Blocks[SegmentHold] = Blocks(whole.key)
-
-    async def acquire(self, wait: float | Default | None = DEFAULT) -> SegmentHold:
-        """Wait for any segment, at most *wait* seconds.
-
-        Cancellation: nothing is left behind; the other segments are left in the background.
-        """
-        limit = self._whole._policy.wait if isinstance(wait, Default) else check_wait(wait)
-        hold = await self._race(limit)
-        if hold is None:
-            raise AcquireTimeoutError(self._whole.key, waited=limit or 0.0)
-        return hold
-
-    async def try_acquire(self) -> SegmentHold | None:
-        """Return any segment that is free now, or None.
-
-        Cancellation: nothing is left behind.
-        """
-        return await self._race(0)
-
-    async def __aenter__(self) -> SegmentHold:
-        return await self._blocks.enter(await self.acquire())
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._blocks.leave(kind, error, trace)
-
-    async def _race(self, wait: float | None) -> SegmentHold | None:
-        """Queue for every segment at once; the first one in wins, the others leave."""
-        await self._whole._agree()
-        engine = self._whole._client._at_work()
-        won: asyncio.Future[SegmentHold | None] = engine.loop.create_future()
-        running = dict.fromkeys(self._whole._locks)
-
-        def ended(lock: SegmentLock, outcome: object) -> None:
-            running.pop(lock, None)
-            if isinstance(outcome, SegmentHold):
-                _give_back(outcome) if won.done() else won.set_result(outcome)
-            elif not running and not won.done():
-                won.set_result(None)
-
-        racers = [engine.work.own(_enter(lock, wait), partial(ended, lock)) for lock in self._whole._locks]
-        if wait:
-            engine.limit(won, wait, None)
-        try:
-            hold = await won
-        except asyncio.CancelledError:
-            if won.done() and not won.cancelled() and (late := won.result()) is not None:
-                _give_back(late)
-            raise
-        finally:
-            for racer in racers:
-                racer.cancel()
-        if hold is not None:
-            hold._belong_to(asyncio.current_task())
-        return hold
+    async def _acquire(self, limit: float | None) -> SegmentHold:
+        return await super()._acquire(await self._guard.agree(limit))
 
 
-class StealingLock(AnySegment):
-    """A segment of one's own, or another one that is free."""
+class AnySegment(Several[SegmentHold]):
+    """Whichever segment is free first, `home` before the others; one that this task holds already is entered again."""
 
-    def __init__(self, whole: SegmentedLock, home: SegmentLock) -> None:
-        super().__init__(whole)
+    def __init__(self, whole: SegmentedLock, home: SegmentLock | None = None) -> None:
+        super().__init__(whole.key, whole._locks, wait=whole._policy.wait)
+        self._guard = whole._guard
+        self._locks = whole._locks
         self._home = home
 
-    async def acquire(self, wait: float | Default | None = DEFAULT) -> SegmentHold:
-        """Take the own segment if it is free, else any that is, else wait for the own one at most *wait* seconds.
+    async def _acquire(self, limit: float | None) -> SegmentHold:
+        for lock in self._locks:
+            if lock._is_held_here():
+                return await lock._acquire(limit)
+        left = await self._guard.agree(limit)
+        # One is tried before all of them are asked: where none is taken that is one ticket instead of N.
+        first = self._home or random.choice(self._locks)
+        return await first.try_acquire() or await self._race(left)
 
-        Cancellation: nothing is left behind.
-        """
-        return await self._home.try_acquire() or await self._race(0) or await self._home.acquire(wait)
+    async def _race(self, limit: float | None) -> SegmentHold:
+        """Queue for every segment at once; the first one in wins, the others leave."""
+        engine = self._guard._client._at_work()
+        race = _Race(engine, only_try=limit == 0)
+        try:
+            for lock in self._locks:
+                race.enter(lock)
+            if limit:
+                engine.limit(race.over, limit, None)
+            await race.over
+            winner = race.winner()
+        finally:
+            race.end()
+        if winner is None:
+            raise AcquireTimeoutError(self._key, waited=limit or 0.0, holder=race.holder)
+        lock, own = winner
+        return await lock._take(own, limit)
 
-    async def try_acquire(self) -> SegmentHold | None:
-        """Return the own segment or another one, if any is free now.
 
-        Cancellation: nothing is left behind.
-        """
-        return await self._home.try_acquire() or await self._race(0)
+class _Race:
+    """One task that waits in the cohorts of several segments at once."""
+
+    holder: str | None = None  # of some segment, for error messages
+
+    def __init__(self, engine: Engine, *, only_try: bool) -> None:
+        self.over: asyncio.Future[None] = engine.loop.create_future()  # somebody is in, or nobody will be
+        self._only_try = only_try
+        self._runners: dict[Waiter, tuple[SegmentLock, Cohort]] = {}
+        self._running = 0
+
+    def enter(self, lock: SegmentLock) -> None:
+        cohort = lock._enlist()
+        own = cohort.grab()
+        if own is not None:
+            waiter: Waiter = self.over.get_loop().create_future()
+            waiter.set_result(own)
+        else:
+            waiter = cohort.attempt() if self._only_try else cohort.queue()
+        self._runners[waiter] = lock, cohort
+        self._running += 1
+        waiter.add_done_callback(self._ended)
+
+    def winner(self) -> tuple[SegmentLock, Hold] | None:
+        """Take out who is in; if nobody will be, raise what one of them got instead."""
+        for waiter, (lock, _) in self._runners.items():
+            if _is_in(waiter) and (own := waiter.result()) is not None:
+                del self._runners[waiter]
+                return lock, own
+        if not self._running:
+            for waiter in self._runners:
+                waiter.result()
+        return None
+
+    def end(self) -> None:
+        """Give up all others, and what they got meanwhile."""
+        for waiter, (_, cohort) in self._runners.items():
+            waiter.cancel()
+            self.holder = self.holder or cohort.holder
+            cohort.give_up_attempt(waiter) if self._only_try else cohort.give_up(waiter)
+
+    def _ended(self, waiter: Waiter) -> None:
+        self._running -= 1
+        if (_is_in(waiter) or not self._running) and not self.over.done():
+            self.over.set_result(None)
 
 
 class SegmentedLock:
-    """One hot key as N locks: by user, any of them, or all. Made by `LockClient.segmented`."""
+    """One hot key as N locks: by user, any of them, or all. Made by `LockClient.segmented`.
+
+    Everybody who uses a key has to count as many segments; another number is refused until nobody has used the key for
+    one ttl.
+    """
 
     def __init__(self, client: LockClient, key: str, policy: Policy, *, segments: int) -> None:
         self.key = key
         self.segments = check_count("segments", segments, most=_MOST_SEGMENTS)
+        check_key(f"{key}:{segments}")  # as long as the longest key of a segment
         self._client = client
         self._policy = policy
+        self._guard = _Guard(client, key, policy, segments)
         self._locks = [SegmentLock(self, segment) for segment in range(segments)]
-        shape = Shape(_USERS + segments, shared=True)
-        guard = Policy(ttl=policy.ttl, on_lost=self._forget_guard, waiting=policy.waiting)
-        self._guard = _Guard(client, LineId("segments", key), guard, shape)  # kept as long as any segment is used
 
     def __repr__(self) -> str:
         return f"<SegmentedLock {self.key!r} of {self.segments}>"
@@ -184,84 +183,84 @@ class SegmentedLock:
         data = who if isinstance(who, bytes) else str(who).encode()
         return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") % self.segments
 
-    def lock(self, who: str | bytes | int, *, steal: bool = False) -> SegmentLock | StealingLock:
-        """Return the lock of the segment that *who* belongs to; with *steal* another free one will do."""
+    def lock(self, who: str | bytes | int, *, steal: bool = False) -> SegmentLock | AnySegment:
+        """Return the lock of the segment that *who* belongs to; with *steal* another one that is free first will do."""
         home = self._locks[self.segment_of(who)]
-        return StealingLock(self, home) if steal else home
+        return AnySegment(self, home) if steal else home
 
     def any(self) -> AnySegment:
         """Return the lock of whichever segment is free first."""
         return AnySegment(self)
 
     def all(self) -> MultiLock:
-        """Return the lock of the whole key."""
+        """Return the lock of the whole key: all segments at once."""
         return MultiLock(self._locks, wait=self._policy.wait)
-
-    def _forget_guard(self, _: Hold) -> None:
-        self._guard.stop()
-
-    async def _agree(self) -> None:
-        """Make sure that everybody who uses the key now counts as many segments."""
-        if not self._guard.is_held:
-            await self._guard.hold_while_used(self)
 
 
 class _Guard(Synchronizer[Hold]):
-    """Tells all users of one key which number of segments is in use: as the size of a line that everybody fits in."""
+    """Tells all users of one key which number of segments is in use: as the size of a line that everybody fits in.
+
+    It is held, by no task in particular, as long as this client uses any segment.
+    """
 
     _reenters = False
     _held: Hold | None = None
     _timer: Timer | None = None
 
+    def __init__(self, client: LockClient, key: str, policy: Policy, segments: int) -> None:
+        own = Policy(ttl=policy.ttl, waiting=policy.waiting, on_lost=self._hear_loss)
+        super().__init__(client, LineId("segments", key), own, Shape(_USERS + segments, shared=True))
+        self._lines = {LineId("segment", f"{key}:{segment}") for segment in range(segments)}
+
     @property
     def is_held(self) -> bool:
         return self._held is not None and not self._held.lost and not self._held.is_released
 
-    async def hold_while_used(self, whole: SegmentedLock) -> None:
-        hold = await self.acquire()
+    async def agree(self, wait: float | None) -> float | None:
+        """Make sure that everybody who uses the key now counts as many segments; return what is left of *wait*."""
+        if self.is_held:
+            return wait
+        engine = self._client._at_work()
+        began = engine.now()
+        hold = await self._acquire(wait or None)
         found = hold._cohort.size
-        if found != self._shape.size or self.is_held:
-            hold.release_nowait()
+        if self.is_held or found != self._shape.size:
+            await hold.release()
+        else:
+            hold._own._task = None  # it outlives the task that came first
+            self._held = hold
+            self._plan(engine)
         if found != self._shape.size:
             raise ConfigurationError(
-                f"{self.key!r} is in use with {found - _USERS} segments, this client asks for {whole.segments}: "
+                f"{self.key!r} is in use with {found - _USERS} segments, this client asks for {len(self._lines)}: "
                 "use one number everywhere, and change it when nothing is held"
             )
-        if not self.is_held:
-            hold._own._task = None  # the guard belongs to no task: it outlives the one that came first
-            self._held = hold
-            self._plan(whole)
+        return max(0.0, wait - (engine.now() - began)) if wait else wait
 
-    def _plan(self, whole: SegmentedLock) -> None:
-        engine = self._client._at_work()
-        self._timer = engine.clock.call_at(engine.now() + self._policy.ttl, lambda: self._let_go_if_unused(whole))
+    def _plan(self, engine: Engine) -> None:
+        if self._timer is None:
+            self._timer = engine.clock.call_at(engine.now() + self._policy.ttl, lambda: self._look(engine))
 
-    def stop(self) -> None:
-        """Plan nothing more: it was lost, or its client closed."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _let_go_if_unused(self, whole: SegmentedLock) -> None:
-        if not self.is_held or self._held is None:
+    def _look(self, engine: Engine) -> None:
+        self._timer = None
+        if self._held is None or not self.is_held:
             return
-        if any(lock.is_in_use for lock in whole._locks):
-            self._plan(whole)
+        if self._is_needed(engine):
+            self._plan(engine)
         else:
             self._held.release_nowait()
 
-    def _held_by(self, task: asyncio.Task[Any] | None, engine: Engine) -> None:
+    def _hear_loss(self, hold: Hold) -> None:
+        engine = hold._cohort.engine
+        if engine.is_open and self._is_needed(engine):
+            engine.work.own(self.agree(None), lambda _: None)
+
+    def _is_needed(self, engine: Engine) -> bool:
+        return not self._lines.isdisjoint(engine.lines_in_use())
+
+    def _held_by(self, task: Task | None, engine: Engine) -> None:
         return None
 
 
-def _give_back(hold: SegmentHold) -> None:
-    try:
-        hold.release_nowait()
-    except LockLostError:  # nothing is left of it to give back
-        pass
-
-
-async def _enter(lock: SegmentLock, wait: float | None) -> SegmentHold | None:
-    try:
-        return await lock.acquire(wait)
-    except AcquireTimeoutError:
-        return None
+def _is_in(waiter: Waiter) -> bool:
+    return waiter.done() and not waiter.cancelled() and waiter.exception() is None and waiter.result() is not None

@@ -1,0 +1,30 @@
+"""The conformance suite: what every backend must do, so that locks behave the same on all of them.
+
+::
+
+    from aiodlock.testing.conformance import CHECKS, World, run
+
+    class MyWorld(World):
+        def connect(self, **settings):
+            return LockClient(MyBackend("127.0.0.1"), **settings)
+
+    @pytest.mark.parametrize("check", CHECKS, ids=repr)
+    def test_my_backend(check):
+        run(check, MyWorld())
+
+A check that `needs` faults also wants `World.trouble`. Time passes as the world says: really, or virtually as in
+`MemoryWorld`.
+"""
+
+from aiodlock.testing.conformance import faults, lease, lock, order, verbs
+from aiodlock.testing.conformance.check import Check, run
+from aiodlock.testing.conformance.world import MemoryWorld, Trouble, World
+
+__all__ = ["CHECKS", "Check", "MemoryWorld", "Trouble", "World", "run"]
+
+CHECKS = [
+    thing
+    for module in (verbs, lock, lease, order, faults)
+    for thing in vars(module).values()
+    if isinstance(thing, Check)
+]
