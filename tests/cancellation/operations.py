@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from aiodlock._core.line import LineId
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, ClientClosedError, LockLostError
 
 from tests.cancellation.kinds import KEY
@@ -326,13 +328,8 @@ async def count_down(stage: Stage) -> None:
 @operation(("free", "goes away", "silent", "latch unanswered"))
 async def opened(stage: Stage) -> None:
     """Another client opens it after a while."""
-    theirs = stage.other.latch(KEY, count=1, ttl=TTL)
-
-    async def open_later() -> None:
-        await asyncio.sleep(5 * SECTION)
-        await theirs.count_down()
-
-    stage.neighbour(open_later())
+    open_it = partial(stage.server.latch, count=1, down=1, operation="theirs", ttl=TTL)
+    stage.later(5 * SECTION, lambda: open_it(LineId("latch", KEY), stage.other.backend))
     await stage.locks.latch(KEY, count=1, ttl=TTL).opened()
 
 

@@ -18,7 +18,8 @@ from tests.cancellation.trigger import BeatLoop, Plan, Trigger
 
 __all__ = ["Cell", "Report", "sweep"]
 
-MOST_POINTS = 2_000  # an operation with more never ends
+MOST_POINTS = 2_000  # an operation with more never ends,
+MOST_SECONDS = 60.0  # nor does one that takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,10 @@ async def one_run(
         await state.prepare(stage)
         subject = stage.loop.create_task(_subject(stage, operation, trigger))
         trigger.aim(subject, asyncio.current_task())
+        if not (await asyncio.wait((subject,), timeout=MOST_SECONDS))[0]:
+            stage.faults.append("never ends")
+            trigger.disarm(stage.loop)
+            subject.cancel()
         stage.faults += judge(await subject, trigger)
         await stage.settle(soon=state.soon, within=state.within)
     return stage.faults
@@ -146,5 +151,5 @@ def _ends(outcome: Outcome, trigger: Trigger) -> set[str]:
     if outcome.expired:
         return {"TimeoutError"} | scope
     lost = {"LockLostError"} if "loss" in struck else set()
-    failed = {"ClientClosedError", "BackendUnavailableError"} if {"one", "all"} & set(struck) else set()
+    failed = {"ClientClosedError", "BackendUnavailableError", "BackendError"} if {"one", "all"} & set(struck) else set()
     return {"end"} | scope | lost | failed
