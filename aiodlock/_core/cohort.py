@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aiodlock._core.fence import COUNTS
-from aiodlock._core.hold import LEASE_ENDED, RELEASED, Hold
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
+from aiodlock._core.ownership import LEASE_ENDED, RELEASED
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockError, TooManyWaitersError

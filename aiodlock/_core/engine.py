@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from aiodlock._core.cancel import insist
 from aiodlock._core.cohort import Cohort, Shape
-from aiodlock._core.hold import Hold, Owners
+from aiodlock._core.hold import Hold
 from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
@@ -28,6 +28,7 @@ from aiodlock._core.line import (
     TicketGone,
     TicketId,
 )
+from aiodlock._core.ownership import Owners
 from aiodlock._core.place import FIRST_PAUSE, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from aiodlock._core.block import GRACE
 from aiodlock._core.cancel import finish
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
-from aiodlock._core.hold import GRACE, Hold, Owners, Task, current_task
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, Row, Ticket
+from aiodlock._core.ownership import Owners, Task, current_task
 from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError
 from aiodlock.events import LockAcquired
 from aiodlock.policy import DEFAULT, Default, Policy, check_wait

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from aiodlock._core.cohort import Cohort, Shape, Waiter
-from aiodlock._core.hold import Hold, Task
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId
+from aiodlock._core.ownership import Task
 from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, ConfigurationError
 from aiodlock.locks.base import Synchronizer
