@@ -1,4 +1,4 @@
-"""What the subject of a sweep finds: the lock free, held, in company; a server that goes away, an answer that is lost."""
+"""What the subject of a sweep finds: the lock free, held, in company; a server that goes away, a lost answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from aiodlock.errors import LockLostError
 from aiodlock.policy import Poll, Retry
-
 from tests.cancellation.stage import SECTION, Stage
 from tests.cancellation.wire import TRIP, Fault
 
@@ -84,12 +83,10 @@ async def _cut(stage: Stage) -> None:
     stage.later(4 * TRIP, stage.wire.cut)
 
 
-def _outage(begin: float, end: float) -> Callable[[Stage], Awaitable[None]]:
-    async def outage(stage: Stage) -> None:
-        stage.later(begin, stage.wire.go_down)
-        stage.later(end, stage.wire.come_back)
-
-    return outage
+async def _outage(stage: Stage) -> None:
+    """The server goes away while an answer is on its way."""
+    stage.later(1.5 * TRIP, stage.wire.go_down)
+    stage.later(0.06, stage.wire.come_back)
 
 
 async def _refusal(stage: Stage) -> None:
@@ -121,7 +118,7 @@ STATES: dict[str, State] = {
     "overtaken": State(_overtaken),
     "cut": State(_cut, within=2.0),
     "refused": State(_refusal, within=2.0),
-    "goes away": State(_outage(1.5 * TRIP, 0.06), within=2.0),
+    "goes away": State(_outage, within=2.0),
     "silent": State(_silence, soon=3.0, within=2.0),
     "join unanswered": _fault("join", "drop reply"),
     "join lost": _fault("join", "drop request"),

@@ -37,7 +37,8 @@ class Plan:
     gaps: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return " ".join([self.how, self.ways[0], *(f"+{gap} {way}" for gap, way in zip(self.gaps, self.ways[1:]))])
+        more = [f"+{gap} {way}" for gap, way in zip(self.gaps, self.ways[1:], strict=True)]
+        return " ".join([self.how, self.ways[0], *more])
 
 
 class BeatLoop(VirtualTimeLoop):
@@ -67,7 +68,7 @@ class Trigger:
         self.points = 0
         self.struck: list[Way] = []
         self.hits = 0  # cancels of the subject's task
-        self.strike: dict[Way, Callable[[], object]] = {}  # those that only whoever runs this can do
+        self.strikes: dict[Way, Callable[[], object]] = {}  # those that only whoever runs this can do
         self.is_armed = False
         due = [at]
         for gap in plan.gaps:
@@ -81,8 +82,9 @@ class Trigger:
         self._subject = subject
         self._spared = {spared} if spared else set()
 
-    def arm(self, loop: asyncio.AbstractEventLoop) -> None:
+    def arm(self) -> None:
         """Count from here."""
+        loop = asyncio.get_running_loop()
         self.is_armed = True
         if self.how == "beat":
             assert isinstance(loop, BeatLoop)
@@ -90,8 +92,9 @@ class Trigger:
         elif self.how == "inner":
             loop.set_task_factory(self._new_task)
 
-    def disarm(self, loop: asyncio.AbstractEventLoop) -> None:
+    def disarm(self) -> None:
         """Strike no more: the coroutine has ended."""
+        loop = asyncio.get_running_loop()
         self.is_armed = False
         loop.set_task_factory(None)
         if isinstance(loop, BeatLoop):
@@ -136,7 +139,7 @@ class Trigger:
         elif way in ("one", "cancel"):
             self._cancel({at_hand if way == "one" else self._subject})
         else:
-            self.strike[way]()
+            self.strikes[way]()
 
     def _cancel(self, tasks: set[asyncio.Task[Any]] | set[asyncio.Task[Any] | None]) -> None:
         for task in tasks:
