@@ -302,7 +302,7 @@ class Cohort:
             place, _ = self.standing.popitem()
             place.leave()
         if not (self.live or self.tries or self.standing or self.inside or (self.runs and self.runs.is_busy)):
-            self._retire()
+            self.retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:
         """Give everybody who waits an error of their own."""
@@ -426,7 +426,8 @@ class Cohort:
         self._retry_timer = None
         self.balance()
 
-    def _retire(self) -> None:
+    def retire(self) -> None:
+        """Be used no more; whoever comes now asks for another."""
         if not self.retired:
             self.retired = True
             self._forget_dead()

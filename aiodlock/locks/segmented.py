@@ -253,7 +253,9 @@ class _Guard(Synchronizer[Hold]):
 
     def _hear_loss(self, hold: Hold) -> None:
         engine = hold._cohort.engine
-        if engine.is_open and self._is_needed(engine):
+        if not engine.is_open and self._timer is not None:
+            self._timer.cancel()
+        elif engine.is_open and self._is_needed(engine):
             engine.work.own(self.agree(None), lambda _: None)
 
     def _is_needed(self, engine: Engine) -> bool:
