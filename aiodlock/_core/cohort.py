@@ -86,19 +86,17 @@ class Cohort:
                 return self._hand_out(place, now)
         return None
 
-    def queue(self) -> Waiter:
-        """Wait behind the others."""
+    def queue(self, *, stand: bool = True) -> Waiter:
+        """Wait behind the others; with *stand* false, without a ticket for it until the next balance()."""
         engine = self.engine
         if engine.waiting >= engine.most_waiters:
-            raise TooManyWaitersError(
-                self.line.key, f"{engine.waiting} tasks wait already, {self.line.key!r} is one too many: shed load"
-            )
+            raise engine.too_many(self.line)
         engine.waiting += 1
         waiter: Waiter = asyncio.Future(loop=engine.loop)
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
-        elif not self.inside or self.most > 1:
+        elif stand and (not self.inside or self.most > 1):
             self.balance()
         return waiter
 

@@ -35,7 +35,7 @@ from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend
 from aiodlock.clock import Clock
-from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError
+from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError, TooManyWaitersError
 from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
 from aiodlock.policy import Policy
 
@@ -113,6 +113,12 @@ class Engine:
             owners = self._owners[line] = Owners()
         return owners
 
+    def too_many(self, line: LineId) -> TooManyWaitersError:
+        """Return the error for a task that would be one too many."""
+        return TooManyWaitersError(
+            line.key, f"{self.waiting} tasks wait already, {line.key!r} is one too many: shed load"
+        )
+
     def new_id(self) -> TicketId:
         """Return an id that nobody used or will use."""
         return TicketId(next(self._ids))
@@ -162,10 +168,10 @@ class Engine:
             try:
                 return await verb()
             except BackendUnavailableError:
-                if self.now() + pause >= until:
+                if (left := until - self.now()) <= 0:
                     raise
             woken = self.loop.create_future()
-            self.limit(woken, pause, None)
+            self.limit(woken, min(pause, left), None)
             await woken
             pause = min(2 * pause, within / 6)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from aiodlock._core.cohort import Cohort, Shape, Waiter
 from aiodlock._core.hold import Hold
@@ -90,19 +90,9 @@ class AnySegment(Several[SegmentHold]):
             if lock._is_held_here():
                 return await lock._acquire(limit)
         left = await self._guard.agree(limit)
-        # One is tried before all of them are asked: where none is taken that is one ticket instead of N.
-        first = self._home or random.choice(self._locks)
-        return await first.try_acquire() or await self._race(left)
-
-    async def _race(self, limit: float | None) -> SegmentHold:
-        """Queue for every segment at once; the first one in wins, the others leave."""
-        engine = self._guard._client._at_work()
-        race = _Race(engine, only_try=limit == 0)
+        race = _Race(self._guard._client._at_work())
         try:
-            for lock in self._locks:
-                race.enter(lock)
-            if limit:
-                engine.limit(race.over, limit, None)
+            race.start(self._locks, self._home or random.choice(self._locks), left)
             await race.over
             winner = race.winner()
         finally:
@@ -110,36 +100,40 @@ class AnySegment(Several[SegmentHold]):
         if winner is None:
             raise AcquireTimeoutError(self._key, waited=limit or 0.0, holder=race.holder)
         lock, own = winner
-        return await lock._take(own, limit)
+        return await lock._take(own, left)
 
 
 class _Race:
-    """One task that waits in the cohorts of several segments at once."""
+    """One task that waits in the cohorts of several segments at once: the first one in wins, the others leave."""
 
     holder: str | None = None  # of some segment, for error messages
 
-    def __init__(self, engine: Engine, *, only_try: bool) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.over: asyncio.Future[None] = engine.loop.create_future()  # somebody is in, or nobody will be
-        self._only_try = only_try
-        self._runners: dict[Waiter, tuple[SegmentLock, Cohort]] = {}
+        self._engine = engine
+        self._runners: dict[Waiter, tuple[SegmentLock, Cohort, Callable[[Waiter], None]]] = {}
         self._running = 0
 
-    def enter(self, lock: SegmentLock) -> None:
-        cohort = lock._enlist()
-        own = cohort.grab()
-        if own is not None:
-            waiter: Waiter = self.over.get_loop().create_future()
-            waiter.set_result(own)
-        else:
-            waiter = cohort.attempt() if self._only_try else cohort.queue()
-        self._runners[waiter] = lock, cohort
-        self._running += 1
-        waiter.add_done_callback(self._ended)
+    def start(self, locks: Sequence[SegmentLock], first: SegmentLock, wait: float | None) -> None:
+        """Queue for all of *locks*, but stand in line for *first* alone until it is known to be taken.
+
+        So a free segment costs one ticket and not one for each, and who asks first is first in every queue.
+        """
+        if wait == 0:
+            for lock in locks:
+                self._enter(lock, only_try=True)
+            return
+        tried = self._enter(first, only_try=True)
+        for lock in locks:
+            self._enter(lock, only_try=False)
+        tried.add_done_callback(self._stand)
+        if wait is not None:
+            self._engine.limit(self.over, wait, None)
 
     def winner(self) -> tuple[SegmentLock, Hold] | None:
         """Take out who is in; if nobody will be, raise what one of them got instead."""
-        for waiter, (lock, _) in self._runners.items():
-            if _is_in(waiter) and (own := waiter.result()) is not None:
+        for waiter, (lock, _, _) in self._runners.items():
+            if (own := _own_of(waiter)) is not None:
                 del self._runners[waiter]
                 return lock, own
         if not self._running:
@@ -148,15 +142,33 @@ class _Race:
         return None
 
     def end(self) -> None:
-        """Give up all others, and what they got meanwhile."""
-        for waiter, (_, cohort) in self._runners.items():
-            waiter.cancel()
+        """Give up the others, and what they got meanwhile."""
+        for waiter, (_, cohort, give_up) in self._runners.items():
             self.holder = self.holder or cohort.holder
-            cohort.give_up_attempt(waiter) if self._only_try else cohort.give_up(waiter)
+            waiter.cancel()
+            give_up(waiter)
+
+    def _enter(self, lock: SegmentLock, *, only_try: bool) -> Waiter:
+        cohort = lock._enlist()
+        own = cohort.grab()
+        if own is not None:
+            waiter: Waiter = self._engine.loop.create_future()
+            waiter.set_result(own)
+        else:
+            waiter = cohort.attempt() if only_try else cohort.queue(stand=False)
+        self._runners[waiter] = lock, cohort, cohort.give_up_attempt if only_try else cohort.give_up
+        self._running += 1
+        waiter.add_done_callback(self._ended)
+        return waiter
+
+    def _stand(self, tried: Waiter) -> None:
+        if _own_of(tried) is None:
+            for _, cohort, _ in self._runners.values():
+                cohort.balance()
 
     def _ended(self, waiter: Waiter) -> None:
         self._running -= 1
-        if (_is_in(waiter) or not self._running) and not self.over.done():
+        if (not self._running or _own_of(waiter) is not None) and not self.over.done():
             self.over.set_result(None)
 
 
@@ -183,6 +195,12 @@ class SegmentedLock:
         """Return the segment that *who* belongs to: the same in every process and Python version."""
         data = who if isinstance(who, bytes) else str(who).encode()
         return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") % self.segments
+
+    @overload
+    def lock(self, who: str | bytes | int, *, steal: Literal[False] = False) -> SegmentLock: ...
+
+    @overload
+    def lock(self, who: str | bytes | int, *, steal: bool) -> SegmentLock | AnySegment: ...
 
     def lock(self, who: str | bytes | int, *, steal: bool = False) -> SegmentLock | AnySegment:
         """Return the lock of the segment that *who* belongs to; with *steal* another one that is free first will do."""
@@ -265,5 +283,6 @@ class _Guard(Synchronizer[Hold]):
         return None
 
 
-def _is_in(waiter: Waiter) -> bool:
-    return waiter.done() and not waiter.cancelled() and waiter.exception() is None and waiter.result() is not None
+def _own_of(waiter: Waiter) -> Hold | None:
+    """Return what *waiter* got, if it got anything."""
+    return waiter.result() if waiter.done() and not waiter.cancelled() and not waiter.exception() else None
