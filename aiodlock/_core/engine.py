@@ -255,8 +255,8 @@ class Engine:
         for place in places:
             place.lose("its client was closed")
         if self._ending:
-            self._ended = self.loop.create_future()
-            await insist(lambda: asyncio.wait((self._ended,), timeout=CLOSING))
+            ended = self._ended = self.loop.create_future()
+            await insist(lambda: asyncio.wait((ended,), timeout=CLOSING))
         for place in places:
             place.leave()  # also where a hold is in no block, or its task has not come to take it
         await insist(self._leave_lines)
