@@ -16,9 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aiodlock._core.fence import COUNTS
-from aiodlock._core.hold import LEASE_ENDED, RELEASED, Hold
+from aiodlock._core.fence import LAST_COUNT
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
+from aiodlock._core.ownership import LEASE_ENDED, RELEASED
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockError, TooManyWaitersError
@@ -149,7 +150,12 @@ class Cohort:
             if not waiter.done():
                 engine.waiting -= 1
                 hold._state = RELEASED
-                waiter.set_result(self._own(place, now))
+                place.count = count = place.count + 1
+                own = self._hold(self, place, count, now)
+                place.holds = (own,)
+                if count == LAST_COUNT or engine.is_loud:
+                    self._mark_rare(own)
+                waiter.set_result(own)
                 return True
             self.dead -= 1
         return False
@@ -294,7 +300,7 @@ class Cohort:
             place, _ = self.standing.popitem()
             place.leave()
         if not (self.live or self.tries or self.standing or self.inside or (self.runs and self.runs.is_busy)):
-            self._retire()
+            self.retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:
         """Give everybody who waits an error of their own."""
@@ -320,13 +326,16 @@ class Cohort:
 
     def _own(self, place: Place, now: float) -> Hold:
         place.count = count = place.count + 1
-        if count == COUNTS - 1:
-            place.until = 0.0  # the fence's count is used up: so is the batch
         own = self._hold(self, place, count, now)
-        if self.engine.is_loud:
-            own._simple = False
         place.holds = (own,)
+        if count == LAST_COUNT or self.engine.is_loud:
+            self._mark_rare(own)
         return own
+
+    def _mark_rare(self, own: Hold) -> None:
+        own._simple = False
+        if own._count == LAST_COUNT:
+            own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
         if now < place.until and (waiter := self.next_waiter()) is not None:
@@ -415,7 +424,8 @@ class Cohort:
         self._retry_timer = None
         self.balance()
 
-    def _retire(self) -> None:
+    def retire(self) -> None:
+        """Be used no more; whoever comes now asks for another."""
         if not self.retired:
             self.retired = True
             self._forget_dead()

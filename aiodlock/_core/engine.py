@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from aiodlock._core.cancel import insist
 from aiodlock._core.cohort import Cohort, Shape
-from aiodlock._core.hold import Hold, Owners
+from aiodlock._core.hold import Hold
 from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
@@ -27,6 +28,7 @@ from aiodlock._core.line import (
     TicketGone,
     TicketId,
 )
+from aiodlock._core.ownership import Owners
 from aiodlock._core.place import FIRST_PAUSE, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
@@ -246,22 +248,23 @@ class Engine:
         self.is_open, self.is_loud = False, True
         for cohort in [*self._cohorts.values(), *self._alone]:
             cohort.fail(_closed)
+            cohort.retire()  # whoever comes now asks for another, and hears that we are closed
         self.latches.fail(_closed)
         places = list(self.places.values())
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}
         for place in places:
             place.lose("its client was closed")
         if self._ending:
-            self._ended = self.loop.create_future()
-            await asyncio.wait((self._ended,), timeout=CLOSING)
+            ended = self._ended = self.loop.create_future()
+            await insist(lambda: asyncio.wait((ended,), timeout=CLOSING))
         for place in places:
             place.leave()  # also where a hold is in no block, or its task has not come to take it
-        await self._leave_lines()
+        await insist(self._leave_lines)
         self.watchdog.stop()
         try:
-            await self.backend.aclose()
+            await insist(self.backend.aclose)
         finally:
-            await self.work.stop()
+            await insist(self.work.stop)
             if self.events is not None:
                 self.events.flush()
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aiodlock._core.fence import COUNTS
+from aiodlock._core.fence import LAST_COUNT
 from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError
 from aiodlock.events import LeaveUnconfirmed
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "PlaceState"]
 
+SHORTEST_LOOK = 0.001  # a server that says "at once" again and again is not asked in a hot loop
 FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up to a third of the life
 
 
@@ -225,7 +226,7 @@ class Place:
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - self.life / 3
-        if self.count >= COUNTS - 1 or self.asked_to_go:
+        if self.count >= LAST_COUNT or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
             until = min(until, self.company_since + self.engine.batch)
@@ -278,7 +279,7 @@ class Place:
             case Waiting() if self.state is WAITING:
                 self.believed_at = max(self.believed_at, sent_at)
                 self.last = answer.last
-                look_again = self.cohort.look_after(min(answer.look_again, self.life / 3))
+                look_again = max(SHORTEST_LOOK, self.cohort.look_after(min(answer.look_again, self.life / 3)))
                 self.engine.watchdog.watch(self, self.engine.now() + look_again)
                 self.cohort.told_to_wait(answer.holder)
             case Gone(why=why) if self.state is INSIDE:

@@ -16,9 +16,10 @@ __all__ = ["Latch"]
 
 
 class Latch:
-    """Made by `LockClient.latch`. Reset by using another key: a latch opens once.
+    """Opens for everybody when it was counted down to 0, and stays open. Made by `LockClient.latch`.
 
-    It lives for its ttl after the last count_down, and as long as somebody waits for it.
+    The first to use the key sets the count. It is remembered for its ttl after it was last counted down, asked or
+    waited for; then the key begins anew. A latch opens once: for the next time take another key.
     """
 
     def __init__(self, client: LockClient, key: str, policy: Policy, *, count: int) -> None:

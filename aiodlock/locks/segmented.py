@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from aiodlock._core.cohort import Cohort, Shape, Waiter
-from aiodlock._core.hold import Hold, Task
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId
+from aiodlock._core.ownership import Task
 from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, ConfigurationError
 from aiodlock.locks.base import Synchronizer
@@ -211,7 +212,7 @@ class SegmentedLock:
         return AnySegment(self)
 
     def all(self) -> MultiLock:
-        """Return the lock of the whole key."""
+        """Return the lock of the whole key: all segments at once."""
         return MultiLock(self._locks, wait=self._policy.wait)
 
 
@@ -270,7 +271,9 @@ class _Guard(Synchronizer[Hold]):
 
     def _hear_loss(self, hold: Hold) -> None:
         engine = hold._cohort.engine
-        if engine.is_open and self._is_needed(engine):
+        if not engine.is_open and self._timer is not None:
+            self._timer.cancel()
+        elif engine.is_open and self._is_needed(engine):
             engine.work.own(self.agree(None), lambda _: None)
 
     def _is_needed(self, engine: Engine) -> bool:

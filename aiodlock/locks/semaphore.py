@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from aiodlock._core.cohort import Shape
-from aiodlock._core.hold import Hold, Task, current_task
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, Row
+from aiodlock._core.ownership import Task, current_task
 from aiodlock.errors import AcquireTimeoutError
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.blocks import Blocks

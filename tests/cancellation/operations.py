@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
-from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockLostError
-
-from tests.cancellation.stage import KEY, SECTION, TTL, Stage
+from aiodlock._core.line import LineId
+from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, ClientClosedError, LockLostError
+from tests.cancellation.kinds import KEY
+from tests.cancellation.stage import SECTION, TTL, Stage
 
 __all__ = ["OPERATIONS", "Operation"]
 
@@ -45,6 +46,7 @@ class Operation:
     run: Callable[[Stage], Awaitable[None]]
     states: tuple[str, ...]
     policies: tuple[str, ...]
+    kinds: tuple[str, ...]
     arms: bool
 
 
@@ -54,10 +56,14 @@ _Run = Callable[[Stage], Awaitable[None]]
 
 
 def operation(
-    states: tuple[str, ...], policies: tuple[str, ...] = ("plain",), *, arms: bool = False
+    states: tuple[str, ...],
+    policies: tuple[str, ...] = ("plain",),
+    *,
+    kinds: tuple[str, ...] = ("lock",),
+    arms: bool = False,
 ) -> Callable[[_Run], _Run]:
     def add(run: _Run) -> _Run:
-        OPERATIONS[run.__name__] = Operation(run, states, policies, arms)
+        OPERATIONS[run.__name__] = Operation(run, states, policies, kinds, arms)
         return run
 
     return add
@@ -98,7 +104,7 @@ async def block_in_block(stage: Stage) -> None:
 
 @operation((*WAITS, *BAD), ALL)
 async def acquire_for_ever(stage: Stage) -> None:
-    hold = await stage.lock().acquire(None)
+    hold = await stage.lock().acquire(wait=None)
     try:
         await stage.section()
     finally:
@@ -109,14 +115,14 @@ async def acquire_for_ever(stage: Stage) -> None:
 @operation((*WAITS, *BAD), ALL)
 async def acquire_with_limit(stage: Stage) -> None:
     with suppress(AcquireTimeoutError):
-        async with await stage.lock().acquire(2 * SECTION):
+        async with await stage.lock().acquire(wait=2 * SECTION):
             await stage.section()
 
 
 @operation((*WAITS, *BAD), ALL)
 async def acquire_at_once(stage: Stage) -> None:
     with suppress(AcquireTimeoutError, BackendUnavailableError):
-        async with await stage.lock().acquire(0):
+        async with await stage.lock().acquire(wait=0):
             await stage.section()
 
 
@@ -130,17 +136,21 @@ async def try_acquire(stage: Stage) -> None:
 
 @operation((*WAITS, *BAD), SHARING)
 async def run(stage: Stage) -> None:
+    def inside() -> None:
+        with stage.alone():
+            pass
+
     with suppress(AcquireTimeoutError):
-        await stage.lock().run(lambda: stage.alone().__enter__)
+        await stage.lock().run(inside)
 
 
 @operation((*WAITS, "goes away"), SHARING)
 async def run_beside_another(stage: Stage) -> None:
-    """What the other one asked to run is run, whatever becomes of ours."""
-    ran: list[int] = []
+    """What somebody else asked to run is run, whatever becomes of ours."""
 
     async def beside() -> None:
-        await stage.lock(wait=None).run(lambda: ran.append(1))
+        with suppress(ClientClosedError):
+            assert await stage.lock(wait=None).run(lambda: 42) == 42
 
     stage.neighbour(beside())
     with suppress(AcquireTimeoutError):
@@ -208,7 +218,7 @@ async def wait_lost(stage: Stage) -> None:
     hold = await stage.lock(wait=None, on_lost="flag").acquire()
     stage.arm()
     try:
-        stage.loop.call_later(SECTION, stage.lose)
+        stage.later(SECTION, stage.lose)
         await hold.wait_lost()
     finally:
         with suppress(LockLostError):
@@ -221,7 +231,7 @@ async def lost_block(stage: Stage) -> None:
     with suppress(LockLostError):
         async with stage.lock(wait=None):
             stage.arm()
-            stage.loop.call_later(SECTION, stage.lose)
+            stage.later(SECTION, stage.lose)
             await asyncio.sleep(3 * SECTION)
 
 
@@ -231,7 +241,7 @@ async def lost_nested_block(stage: Stage) -> None:
     with suppress(LockLostError):
         async with lock, lock:
             stage.arm()
-            stage.loop.call_later(SECTION, stage.lose)
+            stage.later(SECTION, stage.lose)
             await asyncio.sleep(3 * SECTION)
 
 
@@ -253,7 +263,7 @@ async def holder(stage: Stage) -> None:
 @operation((*ASKS, "local", "leave unanswered", "leave lost"))
 async def force_release(stage: Stage) -> None:
     with suppress(BackendUnavailableError):
-        stage.expect_loss()
+        stage.allow_overlap()
         await stage.lock().force_release()
 
 
@@ -267,6 +277,68 @@ async def inspect(stage: Stage) -> None:
 async def ping(stage: Stage) -> None:
     with suppress(BackendUnavailableError):
         await stage.locks.ping()
+
+
+@operation(ASKS)
+async def revoke(stage: Stage) -> None:
+    with suppress(BackendUnavailableError):
+        await stage.lock().revoke("please")
+
+
+# --- the other synchronizers ---------------------------------------------------------------------------------------
+
+
+@operation(("free", "company", "goes away", "change unanswered"), ("plain", "fair"), kinds=("write",), arms=True)
+async def downgrade(stage: Stage) -> None:
+    async with stage.lock() as hold:
+        stage.arm()
+        with suppress(BackendUnavailableError):
+            await hold.downgrade()
+        await asyncio.sleep(SECTION)
+
+
+@operation(("free", "company", "goes away", "change unanswered"), ("plain", "fair"), kinds=("write",), arms=True)
+async def stop_writing_first(stage: Stage) -> None:
+    """Write, read too, stop writing: the rest is a read lock."""
+    both = stage.locks.rwlock(KEY, **stage.policy)
+    write = await both.write().acquire()
+    async with both.read():
+        stage.arm()
+        await write.release()
+        await asyncio.sleep(SECTION)
+
+
+@operation(("free", "elsewhere", "goes away", "change unanswered"), kinds=("semaphore",))
+async def resize(stage: Stage) -> None:
+    with suppress(BackendUnavailableError):
+        await stage.lock().resize(2)
+
+
+@operation(ASKS, kinds=("semaphore",))
+async def participants(stage: Stage) -> None:
+    with suppress(BackendUnavailableError):
+        await stage.lock().participants()
+
+
+@operation(("free", "goes away", "silent", "latch unanswered"))
+async def count_down(stage: Stage) -> None:
+    latch = stage.locks.latch(KEY, count=3, ttl=TTL)
+    assert await latch.count_down() == 2
+    assert await latch.count() == 2
+
+
+@operation(("free", "goes away", "silent", "latch unanswered"))
+async def opened(stage: Stage) -> None:
+    """Another client opens it after a while."""
+    open_it = partial(stage.server.latch, count=1, down=1, operation="theirs", ttl=TTL)
+    stage.later(5 * SECTION, lambda: open_it(LineId("latch", KEY), stage.other.backend))
+    await stage.locks.latch(KEY, count=1, ttl=TTL).opened()
+
+
+@operation(("free",))
+async def opened_too_late(stage: Stage) -> None:
+    with suppress(AcquireTimeoutError):
+        await stage.locks.latch(KEY, count=1, ttl=TTL).opened(2 * SECTION)
 
 
 # --- the client ----------------------------------------------------------------------------------------------------
@@ -287,7 +359,7 @@ async def client_block(stage: Stage) -> None:
 @operation((*WAITS, *BAD), ("plain", "fair", "lingering"), arms=True)
 async def aclose(stage: Stage) -> None:
     """Others of ours are inside and wait while we close."""
-    stage.expect_loss()
+    stage.allow_overlap()
     for _ in range(2):
         stage.neighbour(stage.pass_through(stage.lock(), stay=1.0))
     await asyncio.sleep(SECTION)
@@ -295,11 +367,19 @@ async def aclose(stage: Stage) -> None:
     await stage.locks.aclose()
 
 
+@operation(("free", "silent"), kinds=("lock", "semaphore"))
+async def ask_while_closing(stage: Stage) -> None:
+    """A question without an answer ends with the client, as an error and not as a cancellation."""
+    stage.neighbour(stage.locks.aclose())
+    with suppress(BackendUnavailableError, ClientClosedError):
+        await stage.lock().locked()
+
+
 @operation(("free", "company", "leave lost"), ("plain", "fair", "fixed"), arms=True)
 async def aclose_with_hold(stage: Stage) -> None:
     """A hold outside any block ends with its client."""
-    stage.expect_loss()
+    stage.allow_overlap()
     hold = await stage.lock(on_lost="flag").acquire()
     stage.arm()
     await stage.locks.aclose()
-    hold.key  # still ours to look at
+    assert hold.lost

@@ -1,4 +1,4 @@
-"""What the subject of a sweep finds: the lock free, held, in company; a server that goes away, an answer that is lost."""
+"""What the subject of a sweep finds: the lock free, held, in company; a server that goes away, a lost answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from aiodlock.errors import LockLostError
 from aiodlock.policy import Poll, Retry
-
 from tests.cancellation.stage import SECTION, Stage
 from tests.cancellation.wire import TRIP, Fault
 
@@ -38,12 +37,11 @@ async def _elsewhere(stage: Stage) -> None:
     """Another client is inside for five sections."""
     hold = await stage.other_lock().acquire()
 
-    async def release() -> None:
-        await asyncio.sleep(5 * SECTION)
+    def release() -> None:
         with suppress(LockLostError):
-            await hold.release()
+            hold.release_nowait()
 
-    stage.neighbour(release())
+    stage.later(5 * SECTION, release)
 
 
 async def _local(stage: Stage) -> None:
@@ -82,32 +80,25 @@ async def _overtaken(stage: Stage) -> None:
 async def _cut(stage: Stage) -> None:
     """The connection is lost while we wait."""
     await _elsewhere(stage)
-    stage.loop.call_later(4 * TRIP, stage.wire.cut)
+    stage.later(4 * TRIP, stage.wire.cut)
 
 
-def _outage(begin: float, end: float) -> Callable[[Stage], Awaitable[None]]:
-    async def outage(stage: Stage) -> None:
-        async def go_and_come() -> None:
-            await asyncio.sleep(begin)
-            stage.wire.go_down()
-            await asyncio.sleep(end - begin)
-            stage.wire.come_back()
+async def _outage(stage: Stage) -> None:
+    """The server goes away while an answer is on its way."""
+    stage.later(1.5 * TRIP, stage.wire.go_down)
+    stage.later(0.06, stage.wire.come_back)
 
-        stage.neighbour(go_and_come())
-        await asyncio.sleep(0)
 
-    return outage
+async def _refusal(stage: Stage) -> None:
+    """The server is away when we come."""
+    stage.wire.go_down()
+    stage.later(0.06, stage.wire.come_back)
 
 
 async def _silence(stage: Stage) -> None:
     """Nothing is answered for two seconds: longer than a waiting ticket goes without a look."""
     stage.wire.is_silent = True
-
-    async def end() -> None:
-        await asyncio.sleep(2.0)
-        stage.wire.come_back()
-
-    stage.neighbour(end())
+    stage.later(2.0, stage.wire.come_back)
 
 
 def _fault(verb: str, fault: Fault, then: Callable[[Stage], Awaitable[None]] = _free) -> State:
@@ -126,8 +117,8 @@ STATES: dict[str, State] = {
     "idle": State(_idle),
     "overtaken": State(_overtaken),
     "cut": State(_cut, within=2.0),
-    "refused": State(_outage(0.0, 0.06), within=2.0),
-    "goes away": State(_outage(1.5 * TRIP, 0.06), within=2.0),
+    "refused": State(_refusal, within=2.0),
+    "goes away": State(_outage, within=2.0),
     "silent": State(_silence, soon=3.0, within=2.0),
     "join unanswered": _fault("join", "drop reply"),
     "join lost": _fault("join", "drop request"),
@@ -139,6 +130,8 @@ STATES: dict[str, State] = {
     "leave late": _fault("leave", "late"),
     "renew unanswered": _fault("renew", "drop reply"),
     "inspect unanswered": _fault("inspect", "drop reply"),
+    "change unanswered": _fault("change", "drop reply"),
+    "latch unanswered": _fault("latch", "drop reply"),
     "open unanswered": _fault("open", "drop reply"),
 }
 

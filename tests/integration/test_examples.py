@@ -40,12 +40,12 @@ PRINTS = {
     "06_semaphore": "jobs: 12, permits with an id of their own: 12\ncards in use at most: 4\n",
     "07_latch": "to go: 3\nwarm warm warm serves serves serves\nto go: 0\n",
     "08_multi": "transfers: 40, money: 200\n",
-    "09_segmented": "votes: 200, in 8 segments\ninside at once: 8\nann has two segments: True\n",
+    "09_segmented": "votes: 200, in 8 segments\ninside at once: 8\nthree tabs of ann, segments: 3\n",
     "10_fencing": (
         "quick writes: True\nsleepy writes: False\nsleepy's lock is lost: True\nthe ledger says: from quick\n"
     ),
     "11_loss": (
-        "holds released by force: 1\n"
+        "admin takes it away\n"
         "the body is cancelled: stop writing, undo what is half done\n"
         "lost 'import': somebody else gave it up\n"
         "the body goes on, and can look: hold.lost is True\n"
@@ -58,7 +58,7 @@ PRINTS = {
 
 @pytest.fixture(scope="module", params=["memory", RedisServer], ids=["memory", "redis"])
 def url(request: pytest.FixtureRequest) -> Iterator[str | None]:
-    """The URL of a server; None: what the examples use by themselves. Another kind of server joins by its name above."""
+    """The URL of a server; None: the one of the examples. Another kind of server joins by its name above."""
     if request.param == "memory":
         yield None
         return
