@@ -162,7 +162,7 @@ class _Race:
         return waiter
 
     def _stand(self, tried: Waiter) -> None:
-        if _own_of(tried) is None:
+        if not self.over.done():
             for _, cohort, _ in self._runners.values():
                 cohort.balance()
 
