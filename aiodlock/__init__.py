@@ -25,7 +25,7 @@ from aiodlock.locks.latch import Latch
 from aiodlock.locks.lock import Lock
 from aiodlock.locks.multi import MultiHold, MultiLock
 from aiodlock.locks.rwlock import ReadLock, ReadWriteLock, WriteHold, WriteLock
-from aiodlock.locks.segmented import AnySegment, SegmentedLock, SegmentHold, SegmentLock, StealingLock
+from aiodlock.locks.segmented import AnySegment, SegmentedLock, SegmentHold, SegmentLock
 from aiodlock.locks.semaphore import Permit, Semaphore
 from aiodlock.policy import Policy, Poll, Push, Retry
 
@@ -63,7 +63,6 @@ __all__ = [
     "SegmentLock",
     "SegmentedLock",
     "Semaphore",
-    "StealingLock",
     "TooManyWaitersError",
     "UnsupportedError",
     "WriteHold",

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from aiodlock._core.cancel import finish
+from aiodlock._core.cancel import finish, insist
 from aiodlock._core.engine import Engine
 from aiodlock._core.line import Row
 from aiodlock.backends.base import Backend
@@ -44,10 +44,15 @@ def connect(
     max_waiters: int = _MOST_WAITERS,
     **settings: Any,
 ) -> LockClient:
-    """Return a client of the server that *url* names: ``memory://``, ``memory://name``, and what is installed.
+    """Return a client of the server that *url* names.
 
-    Needs no loop and does no I/O: ``async with`` or ``await start()`` opens it, so that it can stand at module level.
-    *name* is what others see as owner; *settings* are the backend's own.
+    ``memory://`` is private to the client, ``memory://name`` shared in this process; ``redis://``, ``rediss://`` and
+    ``unix://`` name a Redis server. Needs no loop and does no I/O: ``async with`` or ``await start()`` opens it, so
+    that it can stand at module level.
+
+    *name* is what others see as owner, host and process id if left out. *on_event* is called with every event,
+    *waiting* is how its locks wait unless they say otherwise, *max_waiters* how many tasks may wait at once. *clock* is
+    for tests. *settings* are the backend's own.
     """
     if clock is not None:
         settings["clock"] = clock
@@ -56,7 +61,11 @@ def connect(
 
 
 class LockClient:
-    """One process's connection to the servers of its locks."""
+    """One process's connection to the server of its locks, and what makes locks. Made by `connect`.
+
+    For one event loop, from ``async with`` or `start` to `aclose`. Give a *backend* made by hand where a URL cannot say
+    enough. The keyword arguments of `lock` and its like are the settings of `Policy`.
+    """
 
     def __init__(
         self,
@@ -72,6 +81,7 @@ class LockClient:
         self._name = name
         self._clock = clock or SystemClock()
         self._waiting = waiting or Push()
+        self._default = Policy(waiting=self._waiting)
         self._most_waiters = check_count("max_waiters", max_waiters)
         self._events = EventQueue(on_event) if on_event is not None else None
         self._engine: Engine | None = None
@@ -115,7 +125,7 @@ class LockClient:
                 raise ClientClosedError("this client was closed while it opened: connect() again")
         except BaseException as error:
             self._closed = True
-            closing = asyncio.ensure_future(self._backend.aclose())
+            closing = asyncio.ensure_future(insist(self._backend.aclose))
             if await finish(closing, within=1.0) and (second := closing.exception()):
                 error.add_note(f"closing failed as well: {second!r}")
             raise
@@ -192,7 +202,7 @@ class LockClient:
         return Election(self, check_key(key), self._policy(policy))
 
     def _policy(self, settings: Settings) -> Policy:
-        return Policy(**{"waiting": self._waiting, **settings})  # type: ignore[arg-type]
+        return Policy(**{"waiting": self._waiting, **settings}) if settings else self._default  # type: ignore[arg-type]
 
     def _at_work(self) -> Engine:
         """Return the engine, or say why there is none for this caller."""

@@ -51,7 +51,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Stand in line and look every `interval` seconds, give or take `jitter` of it, where push is not allowed."""
+    """Stand in line and look every `interval` seconds, give or take a share of `jitter`, where push is not allowed."""
 
     interval: float = 0.1
     jitter: float = 0.1
@@ -63,7 +63,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Never stand in line: try `times` times, `interval` seconds apart. Unfair; for servers that forbid the rest."""
+    """Never stand in line: try `times` times, `interval` seconds apart. Has no order and can starve."""
 
     times: int = 10
     interval: float = 0.1
@@ -91,10 +91,11 @@ class Settings(TypedDict, total=False):
 class Policy:
     """How one lock behaves; checked when it is made.
 
-    `ttl`: the lease, renewed at a third of it unless `renew` is false. `wait`: how long acquiring may take, None for
-    ever. `max_hold`: the longest hold in all. `fair`: strict order across processes, at a round trip per hold.
-    `on_lost`: ``"cancel"`` the block, ``"flag"`` only, or a function of the hold. `linger`: keep an unwanted ticket
-    so long for the next local task. `waiting`: how to learn of one's turn where push is not allowed.
+    `ttl`: the lease in seconds, renewed at a third of it; with `renew` false it is fixed. `max_hold`: the longest hold
+    in all, renewed or not. `wait`: how long acquiring may take; None: for ever, 0: one try. `fair`: strict order across
+    processes, at a round trip per hold. `reentrant`: whether a task inside may enter again; if not, that raises.
+    `on_lost`: ``"cancel"`` the block, ``"flag"`` only, or a function of the hold. `linger`: how long to keep the place
+    after the last local release, for the next local task. `waiting`: how to learn of one's turn.
     """
 
     ttl: float = 30.0
@@ -140,7 +141,7 @@ def check_key(key: object) -> str:
         raise InvalidKeyError(f"key {key!r} has a lone surrogate: decode the bytes it came from as UTF-8") from None
     if not 1 <= size <= _LARGEST_KEY:
         raise InvalidKeyError(f"key {key[:40]!r} has {size} bytes: give 1 to {_LARGEST_KEY}, or its hash")
-    if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in key):
+    if not key.isprintable() and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in key):
         raise InvalidKeyError(f"key {key!r} has a control character: remove or escape it")
     return key
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 
-__all__ = ["finish"]
+__all__ = ["finish", "insist"]
 
 
 async def finish(work: asyncio.Future[Any], *, within: float) -> bool:
@@ -20,16 +21,43 @@ async def finish(work: asyncio.Future[Any], *, within: float) -> bool:
     loop = asyncio.get_running_loop()
     until = loop.time() + within
     cancelled: asyncio.CancelledError | None = None
-    while not work.done() and loop.time() < until:
+    while not work.done() and (left := until - loop.time()) > 0:
         try:
             if cancelled is None:
-                await asyncio.wait((work,), timeout=until - loop.time())
+                await _wait(work, loop, left)
             else:
                 # A cancelled anyio scope cancels again at every await: only its own shield stops that.
                 with anyio.CancelScope(shield=True):
-                    await asyncio.wait((work,), timeout=until - loop.time())
+                    await _wait(work, loop, left)
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
         raise cancelled
     return work.done()
+
+
+async def insist(step: Callable[[], Awaitable[object]]) -> None:
+    """Do *step*, which is short, to its end: again, if somebody cancels this task of ours with all the others."""
+    while True:
+        try:
+            await step()
+            return
+        except asyncio.CancelledError:
+            continue
+
+
+async def _wait(work: asyncio.Future[Any], loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Wait for *work* without touching it; like asyncio.wait for one future, in half the time."""
+    woken = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    timer = loop.call_later(seconds, wake)
+    work.add_done_callback(wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        work.remove_done_callback(wake)

@@ -16,9 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aiodlock._core.fence import COUNTS
-from aiodlock._core.hold import LEASE_ENDED, RELEASED, Hold
+from aiodlock._core.fence import LAST_COUNT
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
+from aiodlock._core.ownership import LEASE_ENDED, RELEASED
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockError, TooManyWaitersError
@@ -85,29 +86,31 @@ class Cohort:
                 return self._hand_out(place, now)
         return None
 
-    def queue(self) -> Waiter:
-        """Wait behind the others."""
+    def queue(self, *, stand: bool = True) -> Waiter:
+        """Wait behind the others; with *stand* false, without a ticket for it until the next balance()."""
         engine = self.engine
         if engine.waiting >= engine.most_waiters:
-            raise TooManyWaitersError(
-                self.line.key, f"{engine.waiting} tasks wait already, {self.line.key!r} is one too many: shed load"
-            )
+            raise engine.too_many(self.line)
         engine.waiting += 1
         waiter: Waiter = asyncio.Future(loop=engine.loop)
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
-        elif not self.inside or self.most > 1:
+        elif stand and (not self.inside or self.most > 1):
             self.balance()
         return waiter
 
     def attempt(self) -> Waiter:
         """Wait for one answer at most, and for none where it is known already that there is no free place."""
         waiter = self.engine.loop.create_future()
-        if self.live or len(self.inside) >= self.most or any(place.answered for place in self.standing):
+        taken = len(self.inside) - len(self.open)
+        if self.live or taken >= self.most or any(place.answered for place in self.standing):
             waiter.set_result(None)
+            return waiter
+        self.tries.append(waiter)
+        if self.open:  # free, but grab() found too little of its life left
+            self._retire_place(self.open[-1], self.engine.now())
         else:
-            self.tries.append(waiter)
             self.balance()
         return waiter
 
@@ -147,7 +150,12 @@ class Cohort:
             if not waiter.done():
                 engine.waiting -= 1
                 hold._state = RELEASED
-                waiter.set_result(self._own(place, now))
+                place.count = count = place.count + 1
+                own = self._hold(self, place, count, now)
+                place.holds = (own,)
+                if count == LAST_COUNT or engine.is_loud:
+                    self._mark_rare(own)
+                waiter.set_result(own)
                 return True
             self.dead -= 1
         return False
@@ -244,7 +252,7 @@ class Cohort:
         if place in self.open and not place.holds and now >= place.idle_until:
             self._let_go(place)
             return False
-        if place.holds and all(own._abandoned for own in place.holds):
+        if place.holds and all(own._abandoned or own._loss is not None for own in place.holds):
             self.engine.watchdog.watch(place, place.deadline)
             return False
         return self.renews or not place.is_confirmed
@@ -260,21 +268,28 @@ class Cohort:
         for own in place.holds:
             own._revocation = reason
             self.engine.emit(HoldRevoked(*self.line, own.fence, reason))
+        if place in self.open and not place.holds:
+            self._let_go(place)
 
     def hear_size(self, size: int) -> None:
         """Hear that the line has another size than ours said."""
         if size == self.shape.size or self.size == self.shape.size:
             self.engine.emit(SizeDiffered(*self.line, self.shape.size, size))
+        if size < self.size:
+            for place in self.inside:  # every ticket has to stand again, else they are handed on and all stay
+                place.asked_to_go = True
+                place.set_until()
         self.size = size
         if self.policy.shares:
             self.most = max(1, size // self.shape.weight)
+        self.balance()
 
     # --- inner -------------------------------------------------------------------------------------------------
 
     @property
     def wanted(self) -> int:
         """How many tickets should stand in line."""
-        return min(self.live + len(self.tries), self.most - len(self.inside))
+        return max(0, min(self.live + len(self.tries), self.most - len(self.inside)))
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
@@ -284,8 +299,8 @@ class Cohort:
         while len(self.standing) > wanted:
             place, _ = self.standing.popitem()
             place.leave()
-        if not (self.live or self.tries or self.standing or self.inside):
-            self._retire()
+        if not (self.live or self.tries or self.standing or self.inside or (self.runs and self.runs.is_busy)):
+            self.retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:
         """Give everybody who waits an error of their own."""
@@ -311,13 +326,16 @@ class Cohort:
 
     def _own(self, place: Place, now: float) -> Hold:
         place.count = count = place.count + 1
-        if count == COUNTS - 1:
-            place.until = 0.0  # the fence's count is used up: so is the batch
         own = self._hold(self, place, count, now)
-        if self.engine.is_loud:
-            own._simple = False
         place.holds = (own,)
+        if count == LAST_COUNT or self.engine.is_loud:
+            self._mark_rare(own)
         return own
+
+    def _mark_rare(self, own: Hold) -> None:
+        own._simple = False
+        if own._count == LAST_COUNT:
+            own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
         if now < place.until and (waiter := self.next_waiter()) is not None:
@@ -406,7 +424,8 @@ class Cohort:
         self._retry_timer = None
         self.balance()
 
-    def _retire(self) -> None:
+    def retire(self) -> None:
+        """Be used no more; whoever comes now asks for another."""
         if not self.retired:
             self.retired = True
             self._forget_dead()

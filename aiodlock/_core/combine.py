@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from aiodlock._core.cohort import Cohort, Waiter
 from aiodlock._core.hold import Hold
+from aiodlock.errors import AiodlockError, ClientClosedError
 
 __all__ = ["Combiner"]
 
@@ -26,23 +27,31 @@ class Combiner:
         self._runs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
         self._turn: Waiter | None = None  # while it waits or works
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it waits or works."""
+        return self._turn is not None
+
     def add(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Queue *function*; its result, or that it raised, is in the future."""
-        result: asyncio.Future[T] = asyncio.Future(loop=self._loop)
-        self._runs.append((function, result))
         if self._turn is None:
             self._ask_for_turn()
+        result: asyncio.Future[T] = asyncio.Future(loop=self._loop)
+        self._runs.append((function, result))
         return result
 
     def give_up(self) -> None:
         """Wait no longer when nobody is left to run for."""
-        if self._turn is not None and not self._turn.done() and all(result.done() for _, result in self._runs):
+        while self._runs and self._runs[0][1].done():
+            self._runs.popleft()
+        if not self._runs and self._turn is not None and not self._turn.done():
             turn, self._turn = self._turn, None
-            self._runs.clear()
             turn.cancel()
             self._cohort.give_up(turn)
 
     def _ask_for_turn(self) -> None:
+        if not self._cohort.engine.is_open:
+            raise ClientClosedError("the client was closed while this task waited")
         if own := self._cohort.grab():
             self._turn = self._loop.create_future()
             self._turn.set_result(own)
@@ -56,6 +65,7 @@ class Combiner:
         if error := turn.exception():
             self._turn = None
             self._fail(error)
+            self._cohort.balance()
         elif own := turn.result():
             self._work(own)
 
@@ -68,24 +78,36 @@ class Combiner:
                 self._loop.call_soon(self._work, own)
                 return
         self._turn = None
-        if self._runs:
-            self._ask_for_turn()
+        self._ask_again()  # before this turn ends: else the cohort would retire between the two
         own._end(cohort.engine.now())
+        if self._turn is None:
+            cohort.balance()
+
+    def _ask_again(self) -> None:
+        try:
+            if self._runs:
+                self._ask_for_turn()
+        except AiodlockError as error:
+            self._fail(error)
 
     def _run_batch(self, own: Hold) -> None:
-        now, runs = self._cohort.engine.now, self._runs
-        began = now()
-        end = min(began + self._cohort.engine.batch, own._place.until)
-        while runs and now() < end:
-            function, result = runs.popleft()
-            if result.done():
-                continue
-            try:
-                result.set_result(function())
-            except StopIteration as error:  # a future cannot carry it
-                result.set_exception(RuntimeError(f"the function raised {error!r}"))
-            except Exception as error:
-                result.set_exception(error)
+        now, runs, batch = self._cohort.engine.now, self._runs, self._cohort.engine.batch
+        began = looked_at = now()
+        end = min(began + batch, own._place.until)
+        stride = 1  # functions until the next look at the clock: more of them while they are quick
+        while runs and looked_at < end:
+            for _ in range(min(stride, len(runs))):
+                function, result = runs.popleft()
+                if result.done():
+                    continue
+                try:
+                    result.set_result(function())
+                except StopIteration as error:  # a future cannot carry it
+                    result.set_exception(RuntimeError(f"the function raised {error!r}"))
+                except BaseException as error:  # also what the caller's task has to raise itself
+                    result.set_exception(error)
+            before, looked_at = looked_at, now()
+            stride = min(2 * stride, 32) if looked_at - before < batch / 32 else 1
 
     def _fail(self, error: BaseException) -> None:
         for _, result in self._runs:

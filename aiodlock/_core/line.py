@@ -174,7 +174,10 @@ Call: TypeAlias = Called | CompanyCame | TicketGone | AskedToGo | Opened | Recon
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One ticket as `inspect` shows it."""
+    """One ticket as `inspect` shows it: a client that holds or waits, for all of its tasks that share the ticket.
+
+    `since`: seconds since it joined. `remaining`: seconds until it ends unless renewed. Both by the server's clock.
+    """
 
     kind: str
     key: str

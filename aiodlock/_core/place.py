@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aiodlock._core.fence import COUNTS
+from aiodlock._core.fence import LAST_COUNT
 from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError
 from aiodlock.events import LeaveUnconfirmed
@@ -226,7 +226,7 @@ class Place:
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - self.life / 3
-        if self.count >= COUNTS - 1 or self.asked_to_go:
+        if self.count >= LAST_COUNT or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
             until = min(until, self.company_since + self.engine.batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from aiodlock._core.cohort import Cohort
-from aiodlock._core.fence import COUNTS
 from aiodlock._core.hold import Hold
 from aiodlock._core.place import INSIDE, Place
 
@@ -36,7 +35,7 @@ class SharedCohort(Cohort):
     def serve(self, place: Place, now: float) -> None:
         """Let everybody in who waits, and whoever comes while nobody else does."""
         place.served = True
-        while place.count < COUNTS - 1 and (waiter := self.next_waiter() or self.next_attempt()) is not None:
+        while place.until and (waiter := self.next_waiter() or self.next_attempt()) is not None:
             waiter.set_result(self._own(place, now))
         if not place.holds:
             self._let_go(place)

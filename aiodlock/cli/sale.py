@@ -36,7 +36,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one way did. Seconds count from the opening to the last order; waits are those for a turn."""
+    """How one way did, from the opening to the last order; waits are those of who got one, for a turn."""
 
     way: str
     seconds: float
@@ -57,11 +57,11 @@ class Shelf:
         self.left = [stock // segments + (segment < stock % segments) for segment in range(segments)]
 
     async def sell(self, segment: int) -> bool:
-        """Sell one, unless there was none left when we looked."""
+        """Sell one, unless there was none left when we looked: an empty shelf is seen at once."""
         left = self.left[segment]
-        await asyncio.sleep(self._work)
         if left == 0:
             return False
+        await asyncio.sleep(self._work)
         self.left[segment] = left - 1
         return True
 
@@ -178,9 +178,9 @@ class Run:
     async def _lane(self, lane: int, buyers: Iterator[str]) -> None:
         for buyer in buyers:
             sold, waited = await self.way.buy(buyer)
-            self._waits.append(waited)
             self.served += 1
             if sold:
+                self._waits.append(waited)
                 self._orders[lane] += 1
                 self._last_order = time.perf_counter()
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import glob
-from asyncio import CancelledError
+from asyncio import CancelledError, get_running_loop
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from aiodlock._core.block import GRACE
+from aiodlock._core.cancel import finish
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
-from aiodlock._core.hold import Hold, Owners, Task, current_task
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, Row, Ticket
+from aiodlock._core.ownership import Owners, Task, current_task
 from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError
 from aiodlock.events import LockAcquired
 from aiodlock.policy import DEFAULT, Default, Policy, check_wait
@@ -66,20 +69,7 @@ class Synchronizer(Generic[_HoldT]):
 
         Cancellation: nothing is left behind. The ticket leaves in the background, also one whose join is under way.
         """
-        limit = self._wait if isinstance(wait, Default) else check_wait(wait)
-        engine = self._client._at_work()
-        task = current_task(engine.loop)
-        if (held := self._held_by(task, engine)) is not None:
-            hold = self._again(held)
-        else:
-            cohort = self._enlist()
-            own = await self._prepare(await self._obtain(cohort, limit), limit)
-            own._task = task
-            if self._reenters:
-                cohort.owners[task] = own
-            hold = own._hand_over(self._on_lost)
-        hold._watch_handle()
-        return cast("_HoldT", hold)
+        return await self._acquire(self._wait if isinstance(wait, Default) else check_wait(wait))
 
     async def try_acquire(self) -> _HoldT | None:
         """Return the hold if the lock is free now, else None; waits for one answer of the server at most.
@@ -87,7 +77,7 @@ class Synchronizer(Generic[_HoldT]):
         Cancellation: nothing is left behind.
         """
         try:
-            return await self.acquire(0)
+            return await self._acquire(0)
         except AcquireTimeoutError:
             return None
 
@@ -95,14 +85,15 @@ class Synchronizer(Generic[_HoldT]):
         cohort = self._cohort
         if cohort is None or cohort.retired:
             cohort = self._enlist()
-        task = current_task(cohort.engine.loop)
+        task = current_task(self._loop)  # type: ignore[arg-type]
         if task is None:
             self._client._at_work()  # raises where another loop runs
-        if task in cohort.owners and (held := self._held_by(task, cohort.engine)) is not None:
-            cohort.balance()  # it may have been made for this look alone
-            hold = self._again(held)
-            hold._begin_block(task)
-            return cast("_HoldT", hold)
+        if task in cohort.owners:
+            if (held := self._held_in(cohort, task)) is not None:
+                hold = self._again(held)
+                hold._begin_block(task)
+                return cast("_HoldT", hold)
+            cohort = self._enlist()
         if self._wait is None and not cohort.open:
             # What most contended acquires come to, written out: one frame, one future, no timer.
             waiter = cohort.queue()
@@ -126,9 +117,16 @@ class Synchronizer(Generic[_HoldT]):
     ) -> None:
         task, owners = current_task(self._loop), self._owners  # type: ignore[arg-type]
         own = owners.get(task)
-        if own is not None and own._simple and own._cohort.pass_on(own):
-            del owners[task]
-            return
+        if own is not None and own._simple:
+            if own._cohort.pass_on(own):
+                del owners[task]
+                return
+            now = own._cohort.engine.now()
+            if now < own._place.deadline:
+                left = own._end_simply(now)
+                if left is not None:
+                    await finish(left, within=GRACE)
+                return
         block = owners.innermost_block(task)
         if block is None:
             raise NotHeldError(self.key, f"this task did not enter {self.key!r}: acquire() gives a hold to pass around")
@@ -145,19 +143,30 @@ class Synchronizer(Generic[_HoldT]):
         cohort = self._cohort
         if cohort is None or cohort.retired:
             cohort = self._enlist()
-        task = current_task(cohort.engine.loop)
-        if task is None:
-            self._client._at_work()  # raises where another loop runs
-        if cohort.owners and self._held_by(task, cohort.engine) is not None:
-            cohort.balance()
-            return function()
-        if self._wait == 0:
+        loop = cohort.engine.loop
+        if get_running_loop() is not loop:
+            self._client._at_work()  # raises
+        if cohort.owners and (task := current_task(loop)) in cohort.owners:
+            if self._held_in(cohort, task) is not None:
+                return function()
+            cohort = self._enlist()
+        if self._wait is not None:
+            return await self._run_at_most(function, cohort, self._wait)
+        runs = cohort.runs or Combiner(cohort)
+        result = runs.add(function)
+        try:
+            return await result
+        except CancelledError:
+            runs.give_up()
+            raise
+
+    async def _run_at_most(self, function: Callable[[], _T], cohort: Cohort, wait: float) -> _T:
+        if wait == 0:
             async with self:  # one answer of the server is waited for
                 return function()
         runs = cohort.runs or Combiner(cohort)
         result: asyncio.Future[Any] = runs.add(function)
-        if self._wait is not None:
-            cohort.engine.limit(result, self._wait, DEFAULT)
+        cohort.engine.limit(result, wait, DEFAULT)
         try:
             outcome = await result
         except CancelledError:
@@ -165,7 +174,7 @@ class Synchronizer(Generic[_HoldT]):
             raise
         if outcome is DEFAULT:
             runs.give_up()
-            raise AcquireTimeoutError(self.key, waited=self._wait or 0.0, holder=cohort.holder)
+            raise AcquireTimeoutError(self.key, waited=wait, holder=cohort.holder)
         return cast("_T", outcome)
 
     async def locked(self) -> bool:
@@ -220,19 +229,40 @@ class Synchronizer(Generic[_HoldT]):
             )
         return own
 
-    @property
-    def is_in_use(self) -> bool:
-        """Whether tasks of this client hold it or wait for it, through any object."""
-        return self._client._at_work().is_in_use(self._line)
+    def _held_in(self, cohort: Cohort, task: Task | None) -> Hold | None:
+        """Return the same, and let go of a cohort that was made for this look alone."""
+        try:
+            return self._held_by(task, cohort.engine)
+        finally:
+            cohort.balance()
 
     def _is_held_here(self) -> bool:
-        """Whether the current task holds it already, and would enter again."""
+        """Whether the current task holds it already."""
         engine = self._client._at_work()
         return self._held_by(current_task(engine.loop), engine) is not None
 
     def _again(self, held: Hold) -> Hold:
         """Return another handle of what this task holds already."""
         return held._again(self._on_lost)
+
+    async def _acquire(self, limit: float | None) -> _HoldT:
+        engine = self._client._at_work()
+        held = self._held_by(current_task(engine.loop), engine)
+        if held is None:
+            return await self._take(await self._obtain(self._enlist(), limit), limit)
+        hold = self._again(held)
+        hold._watch_handle()
+        return cast("_HoldT", hold)
+
+    async def _take(self, own: Hold, limit: float | None) -> _HoldT:
+        """Return the current task's handle of a fresh ownership."""
+        own = await self._prepare(own, limit)
+        own._task = current_task(own._cohort.engine.loop)
+        if self._reenters:
+            own._cohort.owners[own._task] = own
+        hold = own._hand_over(self._on_lost)
+        hold._watch_handle()
+        return cast("_HoldT", hold)
 
     async def _obtain(self, cohort: Cohort, wait: float | None) -> Hold:
         own = cohort.grab()

@@ -8,10 +8,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from aiodlock.errors import NotHeldError
 
-__all__ = ["Blocks"]
+__all__ = ["Blocks", "Entered"]
 
 
-class _Entered(Protocol):
+class Entered(Protocol):
+    """What can be entered and left."""
+
     async def __aenter__(self) -> Any: ...
 
     async def __aexit__(
@@ -19,7 +21,7 @@ class _Entered(Protocol):
     ) -> None: ...
 
 
-_E = TypeVar("_E", bound=_Entered)
+_E = TypeVar("_E", bound=Entered)
 
 
 class Blocks(Generic[_E]):

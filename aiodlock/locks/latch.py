@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from aiodlock._core.line import LineId
-from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError
+from aiodlock._core.line import WAITING_LIFE, LineId
+from aiodlock.errors import AcquireTimeoutError
 from aiodlock.policy import DEFAULT, Default, Policy, check_count, check_wait
 
 if TYPE_CHECKING:
@@ -15,9 +16,10 @@ __all__ = ["Latch"]
 
 
 class Latch:
-    """Made by `LockClient.latch`. Reset by using another key: a latch opens once.
+    """Opens for everybody when it was counted down to 0, and stays open. Made by `LockClient.latch`.
 
-    It lives for its ttl after the last count_down, and as long as somebody waits for it.
+    The first to use the key sets the count. It is remembered for its ttl after it was last counted down, asked or
+    waited for; then the key begins anew. A latch opens once: for the next time take another key.
     """
 
     def __init__(self, client: LockClient, key: str, policy: Policy, *, count: int) -> None:
@@ -50,39 +52,30 @@ class Latch:
         return await self._ask(down=0, operation="")
 
     async def opened(self, wait: float | Default | None = DEFAULT) -> None:
-        """Wait until the count is 0, at most *wait* seconds; then raise `AcquireTimeoutError`.
+        """Wait until the count is 0, at most *wait* seconds (0: one look); then raise `AcquireTimeoutError`.
 
         Cancellation: nothing is left behind.
         """
         limit = self._policy.wait if isinstance(wait, Default) else check_wait(wait)
+        if not await (self._is_open() if limit == 0 else self._watch(limit)):
+            raise AcquireTimeoutError(self.key, waited=limit or 0.0)
+
+    async def _watch(self, limit: float | None) -> bool:
         engine = self._client._at_work()
-        watch = engine.latches.watch(self._line, self._look, every=self._policy.ttl / 3)
+        every = min(self._policy.ttl, WAITING_LIFE) / 3
+        watch = engine.latches.watch(self._line, self._is_open, every=every)
         if limit is not None:
             engine.limit(watch, limit, False)
         try:
-            if not await watch:
-                raise AcquireTimeoutError(self.key, waited=limit or 0.0)
+            return await watch
         finally:
             engine.latches.forget(self._line, watch)
 
-    async def _look(self) -> bool:
+    async def _is_open(self) -> bool:
         return await self._ask(down=0, operation="") == 0
 
     async def _ask(self, *, down: int, operation: str) -> int:
-        engine = self._client._at_work()
-        return await engine.ask(self._repeat(down, operation))
-
-    async def _repeat(self, down: int, operation: str) -> int:
         """Ask until there is an answer: the operation's id makes that safe."""
         engine, ttl = self._client._at_work(), self._policy.ttl
-        until, pause = engine.now() + ttl, 0.02
-        while True:
-            try:
-                return await engine.backend.latch(
-                    self._line, count=self._count, down=down, operation=operation, ttl=ttl
-                )
-            except BackendUnavailableError:
-                if engine.now() + pause >= until:
-                    raise
-            await engine.sleep(pause)
-            pause = min(2 * pause, ttl / 6)
+        verb = partial(engine.backend.latch, self._line, count=self._count, down=down, operation=operation, ttl=ttl)
+        return await engine.ask(engine.repeat(verb, within=ttl))

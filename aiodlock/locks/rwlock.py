@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from aiodlock._core.cohort import Shape
 from aiodlock._core.hold import Hold
-from aiodlock._core.line import Inside, LineId
-from aiodlock._core.place import INSIDE
+from aiodlock._core.line import LineId
+from aiodlock._core.place import Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock.errors import LockError
 from aiodlock.locks.base import Synchronizer
@@ -31,20 +31,27 @@ class WriteHold(Hold):
     __slots__ = ()
 
     _reads = False  # whether this handle only reads
-    _writers = 1  # handles of the ownership that write
+    # Of an ownership:
+    _writers = 1  # handles that write
+    _downgraded: asyncio.Future[None] | None = None  # done when the server knows
 
     async def downgrade(self) -> None:
-        """Keep reading, let other readers in at once. A second time does nothing.
+        """Keep reading, let other readers in at once. From the call on it only reads; a second time does nothing.
 
-        Cancellation: the server does it or not; the hold goes on either way, and the call can be repeated.
+        It is repeated until the server has heard of it, or the lease ends.
+
+        Cancellation: the downgrade goes on in the background.
         """
         self.check()
-        await _downgrade(self._own)
+        told = cast("WriteHold", self._own)._read_on()
+        await asyncio.wait((told,))
         self.check()
+        self._cohort.engine.work.result_of(told)
 
     def _again(self, on_lost: OnLost) -> Self:
         hold = super()._again(on_lost)
-        cast("WriteHold", self._own)._writers += 1
+        hold._reads = self._reads
+        cast("WriteHold", self._own)._writers += not self._reads
         return hold
 
     def _hand_over(self, on_lost: OnLost) -> Self:
@@ -59,12 +66,21 @@ class WriteHold(Hold):
 
     def _drop_entry(self) -> asyncio.Future[None] | None:
         own = cast("WriteHold", self._own)
-        if not self._reads:
-            own._writers -= 1
+        own._writers -= not self._reads
         left = super()._drop_entry()
         if own._entries and not own._writers and own._loss is None:
-            return own._cohort.engine.work.own(_downgrade(own), lambda _: None)
+            return own._read_on()
         return left
+
+    def _read_on(self) -> asyncio.Future[None]:
+        """Make the place a reader's here and now, so that nobody writes in it any more; then tell the server."""
+        if self._downgraded is None:
+            place, engine = self._place, self._cohort.engine
+            place.ticket = replace(place.ticket, weight=1)
+            readers = cast("SharedCohort", engine.cohort(place.ticket.line, _READ, self._cohort.policy))
+            readers.adopt(place)
+            self._downgraded = engine.work.own(_lighten(place), lambda _: None)
+        return self._downgraded
 
 
 class ReadLock(Synchronizer[Hold]):
@@ -110,14 +126,9 @@ class ReadWriteLock:
         return self._write
 
 
-async def _downgrade(own: Hold) -> None:
-    """Make the ticket lighter on the server, then let local readers share its place."""
-    place, engine = own._place, own._cohort.engine
-    if place.ticket.weight == 1 or place.state is not INSIDE:
-        return
-    answer = await engine.ask(engine.backend.change_weight(place.ticket, 1))
-    if not isinstance(answer, Inside):
-        place.lose("the server forgot it")
-    elif place.state is INSIDE and place.ticket.weight > 1:
-        place.ticket = replace(place.ticket, weight=1)
-        cast("SharedCohort", engine.cohort(place.ticket.line, _READ, own._cohort.policy)).adopt(place)
+async def _lighten(place: Place) -> None:
+    """Have the server let others read beside *place*; what it answers is what a renewal would be."""
+    engine, ticket = place.engine, place.ticket
+    sent_at = engine.now()
+    answer = await engine.repeat(lambda: engine.backend.change_weight(ticket, ticket.weight), within=ticket.ttl)
+    place.renewed(sent_at, True, answer)

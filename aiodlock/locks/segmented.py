@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
-from aiodlock._core.cohort import Shape
+from aiodlock._core.cohort import Cohort, Shape, Waiter
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId
-from aiodlock.errors import AcquireTimeoutError, ConfigurationError, LockLostError
+from aiodlock._core.ownership import Task
+from aiodlock.clock import Timer
+from aiodlock.errors import AcquireTimeoutError, ConfigurationError
 from aiodlock.locks.base import Synchronizer
-from aiodlock.locks.blocks import Blocks
 from aiodlock.locks.multi import MultiLock
-from aiodlock.policy import DEFAULT, Default, Policy, check_count, check_wait
+from aiodlock.locks.several import Several
+from aiodlock.policy import Policy, check_count, check_key
 
 if TYPE_CHECKING:
     from aiodlock._core.engine import Engine
     from aiodlock.client import LockClient
 
-__all__ = ["AnySegment", "SegmentHold", "SegmentLock", "SegmentedLock", "StealingLock"]
+__all__ = ["AnySegment", "SegmentHold", "SegmentLock", "SegmentedLock"]
+
+_T = TypeVar("_T")
 
 _MOST_SEGMENTS = 1024
 _USERS = 1 << 29  # processes that may use one segmented lock; what is above it in the size is the number of segments
@@ -35,132 +39,154 @@ class SegmentHold(Hold):
     @property
     def key(self) -> str:
         """The key that is segmented."""
-        return super().key.partition(":")[2]
+        return super().key.rpartition(":")[0]
 
     @property
     def segment(self) -> int:
         """Which segment is held."""
-        return int(super().key.partition(":")[0])
+        return int(super().key.rpartition(":")[2])
 
 
 class SegmentLock(Synchronizer[SegmentHold]):
     """One segment of a key, as a lock."""
 
     def __init__(self, whole: SegmentedLock, segment: int) -> None:
-        line = LineId("segment", f"{segment}:{whole.key}")
+        line = LineId("segment", f"{whole.key}:{segment}")
         super().__init__(whole._client, line, whole._policy, Shape(hold=SegmentHold))
-        self._whole = whole
+        self._guard = whole._guard
         self.segment = segment
 
-    async def acquire(self, wait: float | Default | None = DEFAULT) -> SegmentHold:
-        """Wait for this segment, at most *wait* seconds.
-
-        Cancellation: nothing is left behind.
-        """
-        await self._whole._agree()
-        return await super().acquire(wait)
-
     async def __aenter__(self) -> SegmentHold:
-        await self._whole._agree()
-        return await super().__aenter__()
+        if self._guard.is_held:
+            return await super().__aenter__()
+        hold = await self._acquire(self._wait)
+        return await hold.__aenter__()
 
+    async def run(self, function: Callable[[], _T]) -> _T:
+        """Call a plain function under the lock of this segment, as `Synchronizer.run` does.
 
-class AnySegment:
-    """Whichever segment is free first."""
-
-    def __init__(self, whole: SegmentedLock) -> None:
-        self._whole = whole
-        self._blocks: Blocks[SegmentHold] = Blocks(whole.key)
-
-    async def acquire(self, wait: float | Default | None = DEFAULT) -> SegmentHold:
-        """Wait for any segment, at most *wait* seconds.
-
-        Cancellation: nothing is left behind; the other segments are left in the background.
+        Cancellation: the function is not called if its turn has not come; nothing is left behind.
         """
-        limit = self._whole._policy.wait if isinstance(wait, Default) else check_wait(wait)
-        hold = await self._race(limit)
-        if hold is None:
-            raise AcquireTimeoutError(self._whole.key, waited=limit or 0.0)
-        return hold
+        if self._guard.is_held:
+            return await super().run(function)
+        async with self:
+            return function()
 
-    async def try_acquire(self) -> SegmentHold | None:
-        """Return any segment that is free now, or None.
-
-        Cancellation: nothing is left behind.
-        """
-        return await self._race(0)
-
-    async def __aenter__(self) -> SegmentHold:
-        return await self._blocks.enter(await self.acquire())
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._blocks.leave(kind, error, trace)
-
-    async def _race(self, wait: float | None) -> SegmentHold | None:
-        """Queue for every segment at once; the first one in wins, the others leave."""
-        engine = self._whole._client._at_work()
-        won: asyncio.Future[SegmentHold | None] = engine.loop.create_future()
-        running = dict.fromkeys(self._whole._locks)
-
-        def ended(lock: SegmentLock, outcome: object) -> None:
-            running.pop(lock, None)
-            if isinstance(outcome, SegmentHold):
-                _give_back(outcome) if won.done() else won.set_result(outcome)
-            elif not running and not won.done():
-                won.set_result(None)
-
-        racers = [engine.work.own(_enter(lock, wait), partial(ended, lock)) for lock in self._whole._locks]
-        if wait:
-            engine.limit(won, wait, None)
-        try:
-            hold = await won
-        except asyncio.CancelledError:
-            if won.done() and not won.cancelled() and (late := won.result()) is not None:
-                _give_back(late)
-            raise
-        finally:
-            for racer in racers:
-                racer.cancel()
-        if hold is not None:
-            hold._belong_to(asyncio.current_task())
-        return hold
+    async def _acquire(self, limit: float | None) -> SegmentHold:
+        return await super()._acquire(await self._guard.agree(limit))
 
 
-class StealingLock(AnySegment):
-    """A segment of one's own, or another one that is free."""
+class AnySegment(Several[SegmentHold]):
+    """Whichever segment is free first, `home` before the others; one that this task holds already is entered again."""
 
-    def __init__(self, whole: SegmentedLock, home: SegmentLock) -> None:
-        super().__init__(whole)
+    def __init__(self, whole: SegmentedLock, home: SegmentLock | None = None) -> None:
+        super().__init__(whole.key, whole._locks, wait=whole._policy.wait)
+        self._guard = whole._guard
+        self._locks = whole._locks
         self._home = home
 
-    async def acquire(self, wait: float | Default | None = DEFAULT) -> SegmentHold:
-        """Take the own segment if it is free, else any that is, else wait for the own one at most *wait* seconds.
+    async def _acquire(self, limit: float | None) -> SegmentHold:
+        for lock in self._locks:
+            if lock._is_held_here():
+                return await lock._acquire(limit)
+        left = await self._guard.agree(limit)
+        race = _Race(self._guard._client._at_work())
+        try:
+            race.start(self._locks, self._home or random.choice(self._locks), left)
+            await race.over
+            winner = race.winner()
+        finally:
+            race.end()
+        if winner is None:
+            raise AcquireTimeoutError(self._key, waited=limit or 0.0, holder=race.holder)
+        lock, own = winner
+        return await lock._take(own, left)
 
-        Cancellation: nothing is left behind.
+
+class _Race:
+    """One task that waits in the cohorts of several segments at once: the first one in wins, the others leave."""
+
+    holder: str | None = None  # of some segment, for error messages
+
+    def __init__(self, engine: Engine) -> None:
+        self.over: asyncio.Future[None] = engine.loop.create_future()  # somebody is in, or nobody will be
+        self._engine = engine
+        self._runners: dict[Waiter, tuple[SegmentLock, Cohort, Callable[[Waiter], None]]] = {}
+        self._running = 0
+
+    def start(self, locks: Sequence[SegmentLock], first: SegmentLock, wait: float | None) -> None:
+        """Queue for all of *locks*, but stand in line for *first* alone until it is known to be taken.
+
+        So a free segment costs one ticket and not one for each, and who asks first is first in every queue.
         """
-        return await self._home.try_acquire() or await self._race(0) or await self._home.acquire(wait)
+        if wait == 0:
+            for lock in locks:
+                self._enter(lock, only_try=True)
+            return
+        tried = self._enter(first, only_try=True)
+        for lock in locks:
+            self._enter(lock, only_try=False)
+        tried.add_done_callback(self._stand)
+        if wait is not None:
+            self._engine.limit(self.over, wait, None)
 
-    async def try_acquire(self) -> SegmentHold | None:
-        """Return the own segment or another one, if any is free now.
+    def winner(self) -> tuple[SegmentLock, Hold] | None:
+        """Take out who is in; if nobody will be, raise what one of them got instead."""
+        for waiter, (lock, _, _) in self._runners.items():
+            if (own := _own_of(waiter)) is not None:
+                del self._runners[waiter]
+                return lock, own
+        if not self._running:
+            for waiter in self._runners:
+                waiter.result()
+        return None
 
-        Cancellation: nothing is left behind.
-        """
-        return await self._home.try_acquire() or await self._race(0)
+    def end(self) -> None:
+        """Give up the others, and what they got meanwhile."""
+        for waiter, (_, cohort, give_up) in self._runners.items():
+            self.holder = self.holder or cohort.holder
+            waiter.cancel()
+            give_up(waiter)
+
+    def _enter(self, lock: SegmentLock, *, only_try: bool) -> Waiter:
+        cohort = lock._enlist()
+        own = cohort.grab()
+        if own is not None:
+            waiter: Waiter = self._engine.loop.create_future()
+            waiter.set_result(own)
+        else:
+            waiter = cohort.attempt() if only_try else cohort.queue(stand=False)
+        self._runners[waiter] = lock, cohort, cohort.give_up_attempt if only_try else cohort.give_up
+        self._running += 1
+        waiter.add_done_callback(self._ended)
+        return waiter
+
+    def _stand(self, tried: Waiter) -> None:
+        if not self.over.done():
+            for _, cohort, _ in self._runners.values():
+                cohort.balance()
+
+    def _ended(self, waiter: Waiter) -> None:
+        self._running -= 1
+        if (not self._running or _own_of(waiter) is not None) and not self.over.done():
+            self.over.set_result(None)
 
 
 class SegmentedLock:
-    """One hot key as N locks: by user, any of them, or all. Made by `LockClient.segmented`."""
+    """One hot key as N locks: by user, any of them, or all. Made by `LockClient.segmented`.
+
+    Everybody who uses a key has to count as many segments; another number is refused until nobody has used the key for
+    one ttl.
+    """
 
     def __init__(self, client: LockClient, key: str, policy: Policy, *, segments: int) -> None:
         self.key = key
         self.segments = check_count("segments", segments, most=_MOST_SEGMENTS)
+        check_key(f"{key}:{segments}")  # as long as the longest key of a segment
         self._client = client
         self._policy = policy
+        self._guard = _Guard(client, key, policy, segments)
         self._locks = [SegmentLock(self, segment) for segment in range(segments)]
-        guard = Policy(ttl=policy.ttl, on_lost="flag", waiting=policy.waiting)  # kept as long as any segment is used
-        self._guard = _Guard(client, LineId("segments", key), guard, Shape(_USERS + segments, shared=True))
 
     def __repr__(self) -> str:
         return f"<SegmentedLock {self.key!r} of {self.segments}>"
@@ -170,75 +196,93 @@ class SegmentedLock:
         data = who if isinstance(who, bytes) else str(who).encode()
         return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") % self.segments
 
-    def lock(self, who: str | bytes | int, *, steal: bool = False) -> SegmentLock | StealingLock:
-        """Return the lock of the segment that *who* belongs to; with *steal* another free one will do."""
+    @overload
+    def lock(self, who: str | bytes | int, *, steal: Literal[False] = False) -> SegmentLock: ...
+
+    @overload
+    def lock(self, who: str | bytes | int, *, steal: bool) -> SegmentLock | AnySegment: ...
+
+    def lock(self, who: str | bytes | int, *, steal: bool = False) -> SegmentLock | AnySegment:
+        """Return the lock of the segment that *who* belongs to; with *steal* another one that is free first will do."""
         home = self._locks[self.segment_of(who)]
-        return StealingLock(self, home) if steal else home
+        return AnySegment(self, home) if steal else home
 
     def any(self) -> AnySegment:
         """Return the lock of whichever segment is free first."""
         return AnySegment(self)
 
     def all(self) -> MultiLock:
-        """Return the lock of the whole key."""
+        """Return the lock of the whole key: all segments at once."""
         return MultiLock(self._locks, wait=self._policy.wait)
-
-    async def _agree(self) -> None:
-        """Make sure that everybody who uses the key now counts as many segments."""
-        if not self._guard.is_held:
-            await self._guard.hold_while_used(self)
 
 
 class _Guard(Synchronizer[Hold]):
-    """Tells all users of one key which number of segments is in use: as the size of a line that everybody fits in."""
+    """Tells all users of one key which number of segments is in use: as the size of a line that everybody fits in.
+
+    It is held, by no task in particular, as long as this client uses any segment.
+    """
 
     _reenters = False
     _held: Hold | None = None
+    _timer: Timer | None = None
+
+    def __init__(self, client: LockClient, key: str, policy: Policy, segments: int) -> None:
+        own = Policy(ttl=policy.ttl, waiting=policy.waiting, on_lost=self._hear_loss)
+        super().__init__(client, LineId("segments", key), own, Shape(_USERS + segments, shared=True))
+        self._lines = {LineId("segment", f"{key}:{segment}") for segment in range(segments)}
 
     @property
     def is_held(self) -> bool:
         return self._held is not None and not self._held.lost and not self._held.is_released
 
-    async def hold_while_used(self, whole: SegmentedLock) -> None:
-        hold = await self.acquire()
+    async def agree(self, wait: float | None) -> float | None:
+        """Make sure that everybody who uses the key now counts as many segments; return what is left of *wait*."""
+        if self.is_held:
+            return wait
+        engine = self._client._at_work()
+        began = engine.now()
+        hold = await self._acquire(wait or None)
         found = hold._cohort.size
-        if found != self._shape.size or self.is_held:
-            hold.release_nowait()
+        if self.is_held or found != self._shape.size:
+            await hold.release()
+        else:
+            hold._own._task = None  # it outlives the task that came first
+            self._held = hold
+            self._plan(engine)
         if found != self._shape.size:
             raise ConfigurationError(
-                f"{self.key!r} is in use with {found - _USERS} segments, this client asks for {whole.segments}: "
+                f"{self.key!r} is in use with {found - _USERS} segments, this client asks for {len(self._lines)}: "
                 "use one number everywhere, and change it when nothing is held"
             )
-        if not self.is_held:
-            hold._own._task = None  # the guard belongs to no task: it outlives the one that came first
-            self._held = hold
-            self._plan(whole)
+        return max(0.0, wait - (engine.now() - began)) if wait else wait
 
-    def _plan(self, whole: SegmentedLock) -> None:
-        engine = self._client._at_work()
-        engine.clock.call_at(engine.now() + self._policy.ttl, lambda: self._let_go_if_unused(whole))
+    def _plan(self, engine: Engine) -> None:
+        if self._timer is None:
+            self._timer = engine.clock.call_at(engine.now() + self._policy.ttl, lambda: self._look(engine))
 
-    def _let_go_if_unused(self, whole: SegmentedLock) -> None:
-        if not self.is_held or self._held is None:
+    def _look(self, engine: Engine) -> None:
+        self._timer = None
+        if self._held is None or not self.is_held:
             return
-        if any(lock.is_in_use for lock in whole._locks):
-            self._plan(whole)
+        if self._is_needed(engine):
+            self._plan(engine)
         else:
             self._held.release_nowait()
 
-    def _held_by(self, task: asyncio.Task[Any] | None, engine: Engine) -> None:
+    def _hear_loss(self, hold: Hold) -> None:
+        engine = hold._cohort.engine
+        if not engine.is_open and self._timer is not None:
+            self._timer.cancel()
+        elif engine.is_open and self._is_needed(engine):
+            engine.work.own(self.agree(None), lambda _: None)
+
+    def _is_needed(self, engine: Engine) -> bool:
+        return not self._lines.isdisjoint(engine.lines_in_use())
+
+    def _held_by(self, task: Task | None, engine: Engine) -> None:
         return None
 
 
-def _give_back(hold: SegmentHold) -> None:
-    try:
-        hold.release_nowait()
-    except LockLostError:  # nothing is left of it to give back
-        pass
-
-
-async def _enter(lock: SegmentLock, wait: float | None) -> SegmentHold | None:
-    try:
-        return await lock.acquire(wait)
-    except AcquireTimeoutError:
-        return None
+def _own_of(waiter: Waiter) -> Hold | None:
+    """Return what *waiter* got, if it got anything."""
+    return waiter.result() if waiter.done() and not waiter.cancelled() and not waiter.exception() else None

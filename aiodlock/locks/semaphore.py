@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiodlock._core.cohort import Shape
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, Row
+from aiodlock._core.ownership import Task, current_task
 from aiodlock.errors import AcquireTimeoutError
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.blocks import Blocks
-from aiodlock.policy import DEFAULT, Default, Policy, check_count
+from aiodlock.policy import DEFAULT, Default, Policy, check_count, check_wait
 
 if TYPE_CHECKING:
     from aiodlock._core.engine import Engine
@@ -23,7 +23,7 @@ __all__ = ["Permit", "Semaphore"]
 
 
 class Permit(Hold):
-    """Some permits of a semaphore, with an id and a lease of their own."""
+    """Some permits of a semaphore, with an id of their own."""
 
     __slots__ = ()
 
@@ -50,16 +50,14 @@ class Semaphore(Synchronizer[Permit]):
         shape = Shape(check_count("permits", permits), check_count("count", weight), hold=Permit)
         super().__init__(client, LineId("semaphore", key), policy, shape)
         self._blocks: Blocks[Permit] = Blocks(key)
-        self._heavier: dict[int, Semaphore] = {}
 
     async def acquire(self, count: int = 1, *, wait: float | Default | None = DEFAULT) -> Permit:  # type: ignore[override]
         """Wait for *count* permits at once, at most *wait* seconds (None: for ever; left out: the semaphore's own).
 
         Cancellation: nothing is left behind.
         """
-        if count == self._shape.weight:
-            return await super().acquire(wait)
-        return await self._of_weight(count).acquire(count, wait=wait)
+        limit = self._wait if isinstance(wait, Default) else check_wait(wait)
+        return await self._of_weight(count)._acquire(limit)
 
     async def try_acquire(self, count: int = 1) -> Permit | None:
         """Return *count* permits if they are free now, else None.
@@ -67,17 +65,22 @@ class Semaphore(Synchronizer[Permit]):
         Cancellation: nothing is left behind.
         """
         try:
-            return await self.acquire(count, wait=0)
+            return await self._of_weight(count)._acquire(0)
         except AcquireTimeoutError:
             return None
 
     async def resize(self, permits: int) -> None:
         """Give the semaphore another size while it is in use; who is inside stays, who no longer fits is refused.
 
+        Nobody there: whoever comes next sets the size. Tasks that wait behind others of their own client hear of it
+        with that client's next renewal, within a third of its ttl.
+
         Cancellation: it has the old size or the new one.
         """
         engine = self._client._at_work()
         await engine.ask(engine.backend.change_size(self._line, check_count("permits", permits)))
+        if places := [place for place in engine.places_of(self._line) if place.answered]:
+            engine.renew(places)  # our own hear of it now
 
     async def participants(self) -> Sequence[Row]:
         """Return everybody who is inside or waits, oldest first.
@@ -87,18 +90,22 @@ class Semaphore(Synchronizer[Permit]):
         return await self._rows()
 
     async def __aenter__(self) -> Permit:
-        return await self._blocks.enter(await self.acquire(self._shape.weight))
+        return await self._blocks.enter(await self._acquire(self._wait))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._blocks.leave(kind, error, trace)
 
-    def _held_by(self, task: asyncio.Task[Any] | None, engine: Engine) -> None:
+    def _held_by(self, task: Task | None, engine: Engine) -> None:
         return None
 
+    def _is_held_here(self) -> bool:
+        engine = self._client._at_work()
+        task = current_task(engine.loop)
+        return any(own._task is task for place in engine.places_of(self._line) for own in place.holds)
+
     def _of_weight(self, count: int) -> Semaphore:
-        if count not in self._heavier:
-            permits = self._shape.size
-            self._heavier[count] = Semaphore(self._client, self.key, self._policy, permits=permits, weight=count)
-        return self._heavier[count]
+        if check_count("count", count) == self._shape.weight:
+            return self
+        return Semaphore(self._client, self.key, self._policy, permits=self._shape.size, weight=count)

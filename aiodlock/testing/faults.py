@@ -54,7 +54,9 @@ class Faults(Network):
 
     def __init__(self, client: LockClient) -> None:
         if not isinstance(client.backend, MemoryBackend):
-            raise ConfigurationError(f"{client!r} has a real network: use aiodlock.testing.FaultProxy in front of it")
+            raise ConfigurationError(
+                f"{client!r} has a real network: use aiodlock.testing.proxy.FaultProxy in front of it"
+            )
         self.calls: Literal["deliver", "drop", "double", "hold"] = "deliver"
         self.sent: list[str] = []  # every verb that was sent
         self._backend = client.backend

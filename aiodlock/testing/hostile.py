@@ -65,7 +65,9 @@ class HostileNetwork(Network):
 
     def __init__(self, client: LockClient, random: Random, weather: Weather) -> None:
         if not isinstance(client.backend, MemoryBackend):
-            raise ConfigurationError(f"{client!r} has a real network: use aiodlock.testing.FaultProxy in front of it")
+            raise ConfigurationError(
+                f"{client!r} has a real network: use aiodlock.testing.proxy.FaultProxy in front of it"
+            )
         self.weather = weather
         self.cuts = 0
         self._backend = client.backend
@@ -75,6 +77,11 @@ class HostileNetwork(Network):
         self._context = contextvars.copy_context()  # what is on its way is no part of the client any more
         self._connection: _Connection | None = _Connection()
         self._reconnects = False
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a request sent now would arrive in its time."""
+        return self._connection is not None and not self._connection.is_cut
 
     def heal(self) -> None:
         """Be calm from now on; what is late already still arrives late."""
@@ -137,8 +144,7 @@ class HostileNetwork(Network):
                 request.answer.set_result(result)
 
     def _deliver(self, deliver: Callable[[], None], connection: _Connection | None) -> None:
-        is_up = connection is not None and not connection.is_cut and connection is self._connection
-        if is_up or self._happens(self.weather.arrives):
+        if (self.is_up and connection is self._connection) or self._happens(self.weather.arrives):
             deliver()
 
     def _strand(self, request: _Request) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ def judge_history(witness: Witness) -> list[Violation]:
         of_line = [stay for stay in kept if stay.key == line]
         found += check_exclusion(of_line, size=size)
         found += check_fencing(of_line, size=size)
-        found += _check_runs(of_line, [at for name, at in witness.ran if name == line], size)
+        found += _check_runs(of_line, _runs_as_promised(witness, line), size)
     for log in witness.accepted.values():
         found += check_accepted(log)
     return found
@@ -34,6 +35,12 @@ def _as_promised(witness: Witness) -> Iterable[Stay]:
             yield stay
         elif stay.start < broken:
             yield replace(stay, end=min(stay.end, broken))
+
+
+def _runs_as_promised(witness: Witness, line: str) -> list[float]:
+    """Return when functions ran, until the server broke its word: they do not know their fence."""
+    broken = min((since for (name, _), since in witness.broken.items() if name == line), default=math.inf)
+    return [at for name, at in witness.ran if name == line and at < broken]
 
 
 def _check_runs(history: list[Stay], ran: list[float], size: int) -> Iterable[Violation]:

@@ -46,7 +46,8 @@ class WatchedServer(MemoryServer):
             self._witness.server_broke_word(ticket.line, stand.epoch)
         super().leave(ticket, client, bury=bury)
         self._witness.note("server", "leave", (ticket.owner or "?") + short(ticket.id), "buried" if bury else "")
-        self._ended.add((client, ticket.id))
+        if ticket.owner:  # not in answer to a call, nor by force
+            self._ended.add((client, ticket.id))
 
     def renew(self, tickets: Sequence[Ticket]) -> list[Answer | None]:
         answers = super().renew(tickets)
@@ -105,7 +106,7 @@ class Connection(MemoryBackend):
 
     async def open(self, on_call: OnCall) -> None:
         def hear(call: Call) -> None:
-            self._witness.note(self.process.name, "hears", _named(call))
+            self._witness.note(self.process.name, "hears", call)
             if isinstance(call, Called) and not self.minds(call.id):
                 self._expect_leaving(call)
             on_call(call)
@@ -129,15 +130,11 @@ class Connection(MemoryBackend):
         assert isinstance(network, HostileNetwork)
 
         def look() -> None:
-            hindered = (network.cuts, process.frozen) != before or self.minds(call.id)
+            hindered = (True, network.cuts, process.frozen) != before or self.minds(call.id)
             if not hindered and any(call.id == ticket_id for _, ticket_id, _ in self._watched.stands()):
                 self._witness.accuse("orphan called", f"{process.name}{short(call.id)} was called for nobody")
 
-        before = network.cuts, process.frozen
+        before = network.is_up, network.cuts, process.frozen
         most = network.weather.late if network.weather.is_late else network.weather.delay
-        process.after(3 * most, look)
-
-
-def _named(call: Call) -> str:
-    text = repr(call)
-    return text.replace(call.id, short(call.id)) if hasattr(call, "id") else text
+        queued = network._connection.last_arrival - self._watched.clock.now() if network._connection else 0.0
+        process.after(max(0.0, queued) + 2 * most, look)

@@ -57,7 +57,7 @@ class Program:
         ways = [self._hold, self._try]
         if hasattr(lock, "__aenter__"):
             ways += [self._block] * 3
-        if hasattr(lock, "run"):
+        if hasattr(lock, "run") and self.wish.kind not in {"any", "stealing"}:  # a function cannot tell which it got
             ways += [self._run]
         for _ in range(rounds):
             await asyncio.sleep(self.random.random() * within)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -36,8 +37,10 @@ class Witness:
         self.violations.append(Violation(rule, f"{message} at {self.now():.6f}"))
 
     @property
-    def trace(self) -> list[str]:
-        return [f"{at:13.6f} {who:8} {' '.join(map(str, what))}" for at, who, what in self._trace]
+    def trace(self) -> str:
+        """What happened, the same in every run of a seed: ids are shown without their random part."""
+        lines = [f"{at:13.6f} {who:8} {' '.join(map(str, what))}" for at, who, what in self._trace]
+        return re.sub(r"\b[0-9a-f]{16}-", "#", "\n".join(lines))
 
     # --- sections ----------------------------------------------------------------------------------------------
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random as global_random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -31,13 +32,11 @@ LONGEST_SECTION = 4.0  # times ttl: three steps of at most one, and their re-ent
 class Verdict:
     seed: int
     violations: list[Violation]
-    trace: list[str]
-    sections: int
+    witness: Witness
 
     def __str__(self) -> str:
-        return "\n".join(
-            [*self.trace, f"seed {self.seed}: {len(self.violations)} violations", *map(str, self.violations)]
-        )
+        found = f"seed {self.seed}: {self.witness.sections} sections, {len(self.violations)} violations"
+        return "\n".join([self.witness.trace, found, *map(str, self.violations)])
 
 
 def play(seed: int) -> Verdict:
@@ -56,7 +55,7 @@ def play(seed: int) -> Verdict:
 
         with patch.object(Hold, "_lose", losing):
             runner.run(world.run())
-        return Verdict(seed, judge_history(world.witness), world.witness.trace, world.witness.sections)
+        return Verdict(seed, judge_history(world.witness), world.witness)
 
 
 class Machine:
@@ -192,7 +191,9 @@ class World:
         until = self.loop.time() + self.weather.late + 8 * self.ttl + count * (LONGEST_SECTION * self.ttl + 1)
         while pending := [task for machine in alive for task in machine.all_tasks if not task.done()]:
             if self.loop.time() >= until:
-                self.witness.accuse("stuck", ", ".join(task.get_name() for task in pending))
+                for task in pending:
+                    where = "".join(traceback.format_list(traceback.StackSummary.extract(_frames(task))))
+                    self.witness.accuse("stuck", f"{task.get_name()}\n{where}")
                 return
             await asyncio.wait(pending, timeout=until - self.loop.time())
         for machine in alive:
@@ -241,6 +242,14 @@ class World:
         error = context.get("exception")
         text = "".join(traceback.format_exception(error)) if error else ""
         self.witness.accuse("error on the loop", f"{context.get('message')}\n{text}")
+
+
+def _frames(task: asyncio.Task[None]) -> Iterator[tuple[FrameType, int]]:
+    """Yield where a waiting task is, down to the innermost coroutine."""
+    work: Any = task.get_coro()
+    while work is not None and hasattr(work, "cr_frame"):
+        yield work.cr_frame, work.cr_frame.f_lineno
+        work = work.cr_await
 
 
 def draw_weather(random: Random, ttl: float) -> Weather:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aiodlock.testing.servers import require
+from aiodlock.testing.servers import Server, require
 from tests.integration.cli.support import AIODLOCK, SERVERS, Cli, OnScreen, Screen
 
 
@@ -33,11 +33,16 @@ def cli(tmp_path: Path) -> Cli:
 
 
 @pytest.fixture(params=SERVERS.values(), ids=SERVERS)
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a server that other processes see."""
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server that other processes see."""
     require(request.param)
     with request.param() as server:
-        yield server.url
+        yield server
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    return server.url
 
 
 @pytest.fixture

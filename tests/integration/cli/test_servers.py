@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import aiodlock
+from aiodlock.testing.servers import Server
 from tests.integration.cli.support import AIODLOCK, Cli, OnScreen, assert_one_line
 
 Holding = Callable[..., subprocess.Popen[str]]
@@ -21,7 +22,7 @@ def holding(url: str, tmp_path: Path) -> Iterator[Holding]:
     """Start ``hold`` around a command that runs until it is ended; return when it holds."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(key: str, *options: str, after: str = "sleep 1000") -> subprocess.Popen[str]:
+    def start(key: str, *options: str, after: str = "sleep 100") -> subprocess.Popen[str]:
         command = [*AIODLOCK, "hold", url, key, *options, "--", "sh", "-c", f"echo inside; {after}"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
         started.append(process)
@@ -126,14 +127,35 @@ def test_release_wants_to_be_sure(cli: Cli, url: str, holding: Holding) -> None:
 
 def test_who_loses_the_lock_loses_the_command(cli: Cli, url: str, holding: Holding) -> None:
     """Released by force, the other process ends its command and says why."""
-    process = holding("k", "--grace", "0.1", after="trap '' TERM; sleep 1000")
+    process = holding("k", "--grace", "0.1", after="trap '' TERM; sleep 100")
     ended = cli("release", url, "k", "--force")
     assert (ended.returncode, "'k' was taken from" in ended.stdout) == (0, True)
+    _assert_lost(process)
+
+
+def _assert_lost(process: subprocess.Popen[str]) -> None:
+    """Check that it ends, says why in one line, and has a status of its own."""
     said = process.communicate(timeout=30)[1]
     assert process.returncode == 125
     assert said.startswith("aiodlock: lock 'k' was lost")
     assert said.endswith("the command was ended\n")
     assert said.count("\n") == 1
+
+
+def test_a_dead_server_ends_the_command(server: Server, holding: Holding) -> None:
+    """Without an answer the lease ends, and with it the command."""
+    process = holding("k", "--ttl", "1")
+    server.crash()
+    _assert_lost(process)
+
+
+def test_a_frozen_hold_ends_its_command_when_it_goes_on(cli: Cli, url: str, holding: Holding) -> None:
+    """Another has the lock meanwhile; going on, the first thing is to end the command."""
+    process = holding("k", "--ttl", "1")
+    process.send_signal(signal.SIGSTOP)
+    assert cli("hold", url, "k", "--wait", "30", "--", "true").returncode == 0
+    process.send_signal(signal.SIGCONT)
+    _assert_lost(process)
 
 
 async def test_release_of_other_kinds(cli: Cli, url: str) -> None:

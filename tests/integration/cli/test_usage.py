@@ -14,6 +14,13 @@ from aiodlock.testing.servers import free_ports
 from tests.integration.cli.support import SERVERS, Cli, assert_one_line
 
 
+def _run(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process: the fastest way to make many mistakes."""
+    status = main.run(arguments)
+    said = capfd.readouterr()
+    return subprocess.CompletedProcess(arguments, status, said.out, said.err)
+
+
 def _named(value: object) -> str:
     return " ".join(value)[:60] if isinstance(value, list) else str(value)
 
@@ -29,11 +36,11 @@ def test_alone_it_shows_every_command(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(cli: Cli, command: str) -> None:
+def test_every_command_has_help(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Its help names it and says how it is used."""
-    ended = cli(command, "--help")
-    assert ended.returncode == 0
-    assert f"Usage: aiodlock {command}" in ended.stdout
+    shown = _run([command, "--help"], capfd)
+    assert shown.returncode == 0
+    assert f"Usage: aiodlock {command}" in shown.stdout
 
 
 def test_the_script_is_installed(tmp_path: Path) -> None:
@@ -71,9 +78,17 @@ def test_the_script_is_installed(tmp_path: Path) -> None:
     ],
     ids=_named,
 )
-def test_a_mistake_is_one_line(cli: Cli, arguments: list[str], status: int, words: list[str]) -> None:
+def test_a_mistake_is_one_line(
+    arguments: list[str], status: int, words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
     """It says what is wrong and what to do; there is no traceback and no usage screen."""
-    assert_one_line(cli(*arguments), status, *words)
+    assert_one_line(_run(arguments, capfd), status, *words)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "bech"])
+def test_a_mistake_of_a_process_is_one_line(cli: Cli, command: str) -> None:
+    """The same, as a user meets it."""
+    assert_one_line(cli(command, "--no-such-option"), 2, "aiodlock", "--help")
 
 
 @pytest.mark.parametrize("scheme", SERVERS)
@@ -94,11 +109,11 @@ def test_a_mistake_is_one_line(cli: Cli, arguments: list[str], status: int, word
     ids=_named,
 )
 def test_without_a_server_it_is_one_line(
-    cli: Cli, scheme: str, arguments: list[str], status: int, words: list[str]
+    scheme: str, arguments: list[str], status: int, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A server that is not there is named with what to check; a wrong key or number is told without asking it."""
     url = f"{scheme}://127.0.0.1:{free_ports(1)[0]}"
-    assert_one_line(cli(*[url if word == "URL" else word for word in arguments]), status, *words)
+    assert_one_line(_run([url if word == "URL" else word for word in arguments], capfd), status, *words)
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])

@@ -187,3 +187,15 @@ async def test_releasing_a_lost_hold_in_its_block_raises_there(locks: LockClient
                 await body.stay()
             await hold.release()
     await assert_unharmed()
+
+
+async def test_a_hold_can_be_released_inside_its_own_block(locks: LockClient) -> None:
+    """Also one from acquire(): leaving the block is then a no-op."""
+    lock = locks.lock("k")
+    async with await lock.acquire() as hold:
+        await hold.release()
+        assert not await lock.locked()
+        with pytest.raises(NotHeldError):
+            await hold.release()
+    async with lock:
+        pass

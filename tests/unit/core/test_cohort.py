@@ -73,7 +73,7 @@ async def test_when_the_count_is_used_up_the_batch_is_over(
 ) -> None:
     """A fence counts so many local ownerships; the next one takes a new epoch, and still grows."""
     for module in ("cohort", "place"):
-        monkeypatch.setattr(f"aiodlock._core.{module}.COUNTS", 64)
+        monkeypatch.setattr(f"aiodlock._core.{module}.LAST_COUNT", 63)
 
     async def take() -> None:
         async with lock as hold:

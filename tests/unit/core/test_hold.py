@@ -18,7 +18,7 @@ from aiodlock import (
     NotHeldError,
 )
 from aiodlock._core.fence import split
-from aiodlock._core.hold import HoldState
+from aiodlock._core.ownership import HoldState
 from aiodlock.events import Event, HoldAbandoned, HoldLost, LeaveUnconfirmed
 from aiodlock.testing import Faults, settle
 from tests.acceptance import acceptance
