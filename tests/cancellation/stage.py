@@ -51,6 +51,7 @@ class Stage:
         self._overlap_is_allowed = False
         self._planned: list[asyncio.Future[None]] = []
         self._neighbours: list[asyncio.Task[None]] = []
+        self.others: set[asyncio.Task[Any]] = set()  # tasks of somebody else's process, in truth
 
     async def open(self) -> None:
         await self.locks.start()
@@ -111,9 +112,12 @@ class Stage:
 
         self.loop.call_later(delay, happen)
 
-    def neighbour(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have somebody do *work* beside the subject; it must come to an end."""
-        self._neighbours.append(self.loop.create_task(work))
+    def neighbour(self, work: Coroutine[Any, Any, None], *, is_ours: bool = True) -> None:
+        """Have somebody do *work* beside the subject; it must come to an end. Only ours are struck with all tasks."""
+        task = self.loop.create_task(work)
+        self._neighbours.append(task)
+        if not is_ours:
+            self.others.add(task)
 
     async def pass_through(
         self, lock: Any, *, after: float = 0.0, stay: float = SECTION, entered: asyncio.Event | None = None
