@@ -20,6 +20,7 @@ __all__ = ["SECTION", "TTL", "Stage"]
 
 TTL = 20.0  # far longer than any run, so that no orphan ends by itself
 SECTION = 0.002  # what somebody does inside
+_LOOKS = 20  # how often to look whether anything is left, before it counts
 
 
 class Stage:
@@ -144,10 +145,10 @@ class Stage:
         await asyncio.gather(*self._planned)
         await self._see_neighbours_off(soon)
         self.wire.deliver_late()
-        for _ in range(round(within / TRIP)):
+        for _ in range(_LOOKS):
             if not any(self._left()):
                 break
-            await asyncio.sleep(TRIP)
+            await asyncio.sleep(within / _LOOKS)
         self.faults += self._left()
         hold = await self.other_lock().try_acquire()
         if hold is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Awaitable
 from types import TracebackType
 from typing import Any
 
@@ -51,10 +52,10 @@ class ShieldingLock(NaiveLock):
             raise
 
     async def _join(self) -> Any:
-        return await asyncio.shield(self._backend.join(self._ticket, queue=False))
+        return await _shielded(self._backend.join(self._ticket, queue=False))
 
     async def _leave(self) -> None:
-        await asyncio.shield(self._backend.leave(self._ticket))
+        await _shielded(self._backend.leave(self._ticket))
 
 
 class StubbornLock(ShieldingLock):
@@ -74,3 +75,9 @@ class HastyLock(ShieldingLock):
 
     async def _join(self) -> Any:
         return await asyncio.wait_for(self._backend.join(self._ticket, queue=False), 1.0)
+
+
+def _shielded(verb: Awaitable[Any]) -> Awaitable[Any]:
+    work = asyncio.ensure_future(verb)
+    work.add_done_callback(lambda done: done.cancelled() or done.exception())  # so that asyncio does not complain
+    return asyncio.shield(work)
