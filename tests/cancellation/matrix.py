@@ -42,6 +42,11 @@ ENTERING = (
     "extend",
     "reenter",
     "wait_lost",
+    "run",
+    "locked",
+    "holder",
+    "force_release",
+    "revoke",
     "aclose",
 )
 STATED = ("free", "elsewhere", "company")  # what most of the rest is swept in

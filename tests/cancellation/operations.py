@@ -320,6 +320,12 @@ async def participants(stage: Stage) -> None:
         await stage.lock().participants()
 
 
+@operation(ASKS, kinds=("election",))
+async def leader(stage: Stage) -> None:
+    with suppress(BackendUnavailableError):
+        await stage.locks.election(KEY).leader()
+
+
 @operation(("free", "goes away", "silent", "latch unanswered"))
 async def count_down(stage: Stage) -> None:
     latch = stage.locks.latch(KEY, count=3, ttl=TTL)
