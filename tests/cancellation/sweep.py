@@ -150,9 +150,9 @@ async def _within_scopes(stage: Stage, operation: Operation, trigger: Trigger, o
 
 
 async def _swept(stage: Stage, operation: Operation, trigger: Trigger, work: Any) -> None:
-    stage.arm = trigger.arm
+    stage.on_arm.append(trigger.arm)
     if not operation.arms:
-        trigger.arm()
+        stage.arm()
     try:
         await trigger.watch(work)
     finally:
