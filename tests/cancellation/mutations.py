@@ -116,7 +116,7 @@ def _keeps_late_winners(patch: pytest.MonkeyPatch) -> None:
     end = segmented._Race.end
 
     def keep(self: segmented._Race) -> None:
-        self._runners = {waiter: of for waiter, of in self._runners.items() if not segmented._is_in(waiter)}
+        self._runners = {waiter: of for waiter, of in self._runners.items() if segmented._own_of(waiter) is None}
         end(self)
 
     patch.setattr(segmented._Race, "end", keep)
