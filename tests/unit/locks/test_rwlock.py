@@ -38,9 +38,7 @@ async def _kept(read: ReadLock) -> Hold:
     return hold
 
 
-async def test_a_place_is_closed_while_company_waits_and_open_to_re_entry(
-    locks: LockClient, other: LockClient
-) -> None:
+async def test_a_place_is_closed_while_company_waits_and_open_to_re_entry(locks: LockClient, other: LockClient) -> None:
     """The new reader waits with a ticket of its own; the old one leaves with its last reader."""
     rw = locks.rwlock("k")
     async with rw.read():
@@ -209,9 +207,7 @@ async def test_a_child_that_reads_does_not_keep_its_parent_writing(locks: LockCl
     await reader.release()
 
 
-async def test_a_lost_downgraded_place_cancels_everybody_in_it(
-    locks: LockClient, faults: Faults, body: Body
-) -> None:
+async def test_a_lost_downgraded_place_cancels_everybody_in_it(locks: LockClient, faults: Faults, body: Body) -> None:
     """The writer that reads on, and a reader that came later, each once."""
     rw, second = locks.rwlock("k"), Body()
 

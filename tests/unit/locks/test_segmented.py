@@ -257,7 +257,9 @@ async def test_the_guard_waits_no_longer_than_its_lock(locks: LockClient, faults
     faults.come_back()
 
 
-async def test_what_is_left_of_the_wait_is_for_the_segment(locks: LockClient, other: LockClient, faults: Faults) -> None:
+async def test_what_is_left_of_the_wait_is_for_the_segment(
+    locks: LockClient, other: LockClient, faults: Faults
+) -> None:
     """The guard takes a while, the segment is taken: one deadline."""
     async with other.segmented("k", segments=1).any():
         faults.drop_request("join", times=3)
