@@ -141,9 +141,7 @@ class Engine:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
         work = self.work.own(verb, lambda _: None)
         await asyncio.wait((work,))
-        if work.cancelled():
-            raise ClientClosedError("the client was closed before the server answered")
-        return work.result()
+        return self.work.result_of(work)
 
     def limit(self, future: asyncio.Future[Any], seconds: float, outcome: object) -> None:
         """End *future* after *seconds*, if nothing else does: with *outcome*, raised if it is an error."""

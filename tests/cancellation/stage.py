@@ -20,6 +20,7 @@ __all__ = ["SECTION", "TTL", "Stage"]
 
 TTL = 20.0  # far longer than any run, so that no orphan ends by itself
 SECTION = 0.002  # what somebody does inside
+_LOOKS = 20  # how often to look whether anything is left, before it counts
 
 
 class Stage:
@@ -51,6 +52,7 @@ class Stage:
         self._overlap_is_allowed = False
         self._planned: list[asyncio.Future[None]] = []
         self._neighbours: list[asyncio.Task[None]] = []
+        self.others: set[asyncio.Task[Any]] = set()  # tasks of somebody else's process, in truth
 
     async def open(self) -> None:
         await self.locks.start()
@@ -111,9 +113,12 @@ class Stage:
 
         self.loop.call_later(delay, happen)
 
-    def neighbour(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have somebody do *work* beside the subject; it must come to an end."""
-        self._neighbours.append(self.loop.create_task(work))
+    def neighbour(self, work: Coroutine[Any, Any, None], *, is_ours: bool = True) -> None:
+        """Have somebody do *work* beside the subject; it must come to an end. Only ours are struck with all tasks."""
+        task = self.loop.create_task(work)
+        self._neighbours.append(task)
+        if not is_ours:
+            self.others.add(task)
 
     async def pass_through(
         self, lock: Any, *, after: float = 0.0, stay: float = SECTION, entered: asyncio.Event | None = None
@@ -140,10 +145,10 @@ class Stage:
         await asyncio.gather(*self._planned)
         await self._see_neighbours_off(soon)
         self.wire.deliver_late()
-        for _ in range(round(within / TRIP)):
+        for _ in range(_LOOKS):
             if not any(self._left()):
                 break
-            await asyncio.sleep(TRIP)
+            await asyncio.sleep(within / _LOOKS)
         self.faults += self._left()
         hold = await self.other_lock().try_acquire()
         if hold is None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from aiodlock.errors import LockLostError
 from aiodlock.policy import Poll, Retry
 from tests.cancellation.stage import SECTION, Stage
 from tests.cancellation.wire import TRIP, Fault
@@ -35,13 +33,10 @@ async def _free(stage: Stage) -> None:
 
 async def _elsewhere(stage: Stage) -> None:
     """Another client is inside for five sections."""
-    hold = await stage.other_lock().acquire()
-
-    def release() -> None:
-        with suppress(LockLostError):
-            hold.release_nowait()
-
-    stage.later(5 * SECTION, release)
+    entered = asyncio.Event()
+    stay = stage.pass_through(stage.other_lock(), stay=5 * SECTION, entered=entered)
+    stage.neighbour(stay, is_ours=False)
+    await entered.wait()
 
 
 async def _local(stage: Stage) -> None:
@@ -53,14 +48,13 @@ async def _local(stage: Stage) -> None:
 async def _company(stage: Stage) -> None:
     """A task beside us is inside, another client waits, another of our tasks comes after us."""
     await _enter_beside(stage)
-    stage.neighbour(stage.pass_through(stage.other_lock()))
+    stage.neighbour(stage.pass_through(stage.other_lock()), is_ours=False)
     await asyncio.sleep(2 * TRIP)
     stage.neighbour(stage.pass_through(stage.lock(), after=SECTION / 2))
 
 
 async def _enter_beside(stage: Stage) -> None:
     entered = asyncio.Event()
-
     stage.neighbour(stage.pass_through(stage.lock(), stay=3 * SECTION, entered=entered))
     await entered.wait()
 

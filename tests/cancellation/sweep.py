@@ -100,7 +100,7 @@ async def _run(cell: Cell, trigger: Trigger, **settings: Any) -> list[str]:
     stage = await _set_stage(cell, **settings)
     try:
         subject = stage.loop.create_task(_subject(stage, OPERATIONS[cell.operation], trigger))
-        trigger.aim(subject, asyncio.current_task())
+        trigger.aim(subject, {_current(), *stage.others})
         if not (await asyncio.wait((subject,), timeout=MOST_SECONDS))[0]:
             stage.faults.append("never ends")
             trigger.disarm()
@@ -113,14 +113,12 @@ async def _run(cell: Cell, trigger: Trigger, **settings: Any) -> list[str]:
 
 
 async def _subject(stage: Stage, operation: Operation, trigger: Trigger) -> Outcome:
-    task = asyncio.current_task()
-    assert task is not None
     outcome = Outcome()
     try:
         await _within_scopes(stage, operation, trigger, outcome)
     except BaseException as error:
         outcome.ended_by = type(error).__name__
-    outcome.cancelling = task.cancelling()
+    outcome.cancelling = _current().cancelling()
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError:
@@ -176,7 +174,11 @@ async def _main(stage: Stage, operation: Operation, trigger: Trigger, *, closes:
             if closes:
                 await stage.locks.aclose()
 
+    trigger.aim(_current(), stage.others)
+    await _swept(stage, operation, trigger, main())
+
+
+def _current() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None
-    trigger.aim(task, None)
-    await _swept(stage, operation, trigger, main())
+    return task

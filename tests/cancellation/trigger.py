@@ -77,10 +77,10 @@ class Trigger:
         self._subject: asyncio.Task[Any] | None = None
         self._spared: set[asyncio.Task[Any]] = set()
 
-    def aim(self, subject: asyncio.Task[Any], spared: asyncio.Task[Any] | None) -> None:
-        """Know whom to strike, and who judges the run and is spared."""
+    def aim(self, subject: asyncio.Task[Any], spared: set[asyncio.Task[Any]]) -> None:
+        """Know whom to strike, and whom to spare when everybody is."""
         self._subject = subject
-        self._spared = {spared} if spared else set()
+        self._spared = spared
 
     def arm(self) -> None:
         """Count from here."""

@@ -99,11 +99,21 @@ def test_errors_are_caught_by_their_builtin_and_by_their_base(kind: type, builti
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (AcquireTimeoutError("stock:42", waited=5, holder="web-3"), "lock 'stock:42' not acquired within 5.00s, held by web-3"),
+        (
+            AcquireTimeoutError("stock:42", waited=5, holder="web-3"),
+            "lock 'stock:42' not acquired within 5.00s, held by web-3",
+        ),
         (AcquireTimeoutError("k", waited=0.5), "lock 'k' not acquired within 0.50s"),
-        (LockLostError("k", reason="refused"), "lock 'k' was lost: refused; check its fence at the resource, then acquire again"),
-        (MissingDependencyError("zk://", extra="zookeeper"), "zk:// needs a driver that is not installed: pip install 'aiodlock[zookeeper]'"),
+        (
+            LockLostError("k", reason="refused"),
+            "lock 'k' was lost: refused; check its fence at the resource, then acquire again",
+        ),
+        (
+            MissingDependencyError("zk://", extra="zookeeper"),
+            "zk:// needs a driver that is not installed: pip install 'aiodlock[zookeeper]'",
+        ),
     ],
+    ids=lambda value: type(value).__name__,
 )
 def test_a_message_is_built_from_its_facts(error: AiodlockError, message: str) -> None:
     """What, which key, how long, who, and what to do next."""
