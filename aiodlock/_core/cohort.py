@@ -178,9 +178,11 @@ class Cohort:
             self.serve(place, now)
 
     def confirmed(self, place: Place) -> None:
-        """Hear that *place* is inside for its full ttl."""
+        """Hear that *place* is inside for its full ttl; a batch begins when it is handed out, not when it was called."""
         if not place.served:
-            self.serve(place, self.engine.now())
+            place.company_since = now = self.engine.now()
+            place.set_until()
+            self.serve(place, now)
 
     def serve(self, place: Place, now: float) -> None:
         """Hand a fresh place to the first who waits."""
