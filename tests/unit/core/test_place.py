@@ -96,6 +96,25 @@ async def test_a_called_ticket_with_little_left_is_renewed_before_it_is_handed_o
     await mine.release()
 
 
+async def test_a_turn_is_not_wasted_by_a_slow_renewal(locks: LockClient, other: LockClient, faults: Faults) -> None:
+    """The batch begins when the place is handed out, not when it was called; others wait behind it."""
+    hold = await other.lock("k").acquire()
+    waiter = asyncio.create_task(locks.lock("k", ttl=30).acquire())
+    await settle()
+    behind = asyncio.create_task(other.lock("k", fair=True).acquire())
+    await settle()
+    faults.go_down()
+    await asyncio.sleep(3)
+    locks.backend.network = slow = Slow()
+    slow.delay = 0.05  # longer than a batch
+    await hold.release()
+    await asyncio.sleep(0.2)
+    assert waiter.done()
+    assert not behind.done()
+    await (await waiter).release()
+    await (await behind).release()
+
+
 async def test_a_called_ticket_is_renewed_to_its_full_ttl(locks: LockClient, other: LockClient) -> None:
     """It begins with what is left of its short waiting life."""
     hold = await other.lock("k").acquire()
