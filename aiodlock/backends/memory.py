@@ -122,7 +122,7 @@ class MemoryServer:
         if instead_of is not None and (old := line.stands.get(instead_of)):
             line.remove(old)
         is_new = ticket.id not in line.stands
-        refusal = self._refuse(line, ticket, now) if is_new else None
+        refusal = self._refuse(line, ticket, now, most=client.capabilities.most_tickets) if is_new else None
         if is_new and not refusal:
             self._stand(line, ticket, client, now)
         self._call_in(line, now, quiet=ticket.id if is_new else None)
@@ -248,12 +248,14 @@ class MemoryServer:
         if swept:
             self._call_in(line, now)
 
-    def _refuse(self, line: _Line, ticket: Ticket, now: float) -> Gone | None:
+    def _refuse(self, line: _Line, ticket: Ticket, now: float, *, most: int) -> Gone | None:
         until, why = line.tombstones.get(ticket.id, (0.0, GoneWhy.BURIED))
         if until > now:
             return Gone(why)
         if ticket.weight > line.size:
             return Gone(GoneWhy.TOO_HEAVY)
+        if len(line.stands) >= most:
+            return Gone(GoneWhy.FULL, line.holder())
         return None
 
     def _stand(self, line: _Line, ticket: Ticket, client: MemoryBackend, now: float) -> None:

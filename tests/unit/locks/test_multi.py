@@ -148,7 +148,7 @@ async def test_a_later_member_that_is_held_is_an_error(locks: LockClient) -> Non
     """It names both and what to do; asked for together with the earlier ones held, it enters again."""
     multi = of(locks, "abc")
     async with locks.lock("b"):
-        with pytest.raises(LockError, match="holds 'b' and asks for 'a'.*ask for both at once"):
+        with pytest.raises(LockError, match=r"holds 'b' and asks for 'a'.*ask for both at once"):
             await multi.acquire()
     async with of(locks, "ab"), multi as hold:
         assert len(hold.holds) == 3

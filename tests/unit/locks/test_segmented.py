@@ -28,7 +28,10 @@ from aiodlock.testing import Faults, LoopClock, settle
 # Written down once and for all: another value here would send users to other segments than processes that run already.
 GOLDEN = {"u-17": 8, "u-18": 14, "": 4, "秒杀": 3, "\x00": 8, "-1": 6, 0: 5, -1: 6, 10**30: 2, b"u-17": 8, b"\xff": 1}
 
-ROUTE = "import aiodlock; h = aiodlock.connect('memory://').segmented('k', segments=16); print([h.segment_of(u) for u in {!r}])"
+ROUTE = (
+    "import aiodlock; h = aiodlock.connect('memory://').segmented('k', segments=16); "
+    "print([h.segment_of(u) for u in {!r}])"
+)
 
 
 # --- routing -------------------------------------------------------------------------------------------------
@@ -239,7 +242,7 @@ async def test_a_lost_guard_is_taken_again_while_it_is_needed(locks: LockClient,
     hot = locks.segmented("k", segments=2)
     async with hot.any():
         assert hot._guard._held is not None
-        locks._engine.backend.server.leave(hot._guard._held._place.ticket, None, bury=False)  # type: ignore
+        locks._engine.backend.server.leave(hot._guard._held._place.ticket, None, bury=False)  # type: ignore[attr-defined]
         await settle()
         with pytest.raises(ConfigurationError, match="2 segments, this client asks for 3"):
             await other.segmented("k", segments=3).any().acquire()
