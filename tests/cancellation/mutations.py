@@ -15,6 +15,7 @@ from aiodlock._core import block, engine, hold
 from aiodlock._core.cohort import Cohort, Waiter
 from aiodlock._core.latches import Latches
 from aiodlock._core.line import Ticket
+from aiodlock._core.ownership import RELEASED
 from aiodlock._core.place import Place
 from aiodlock.backends.memory import MemoryBackend
 from aiodlock.locks import multi, segmented
@@ -38,11 +39,6 @@ class Mutation:
 
 def _nothing(*_: Any, **__: Any) -> None:
     pass
-
-
-def _forget_the_others(self: segmented._Race) -> None:
-    for waiter in self._runners:
-        waiter.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # the fault is elsewhere
 
 
 async def _nothing_later(*_: Any, **__: Any) -> None:
@@ -85,7 +81,7 @@ def _drops_the_baton(patch: pytest.MonkeyPatch) -> None:
         if self.waiters and self.waiters[0].done():
             self.waiters.popleft()
             self.dead -= 1
-            own._state = hold.RELEASED
+            own._state = RELEASED
             return True
         return pass_on(self, own)
 
@@ -113,6 +109,17 @@ def _keeps_its_cancel(patch: pytest.MonkeyPatch) -> None:
         return False
 
     patch.setattr(block.Block, "_take_back_cancel", keep)
+
+
+def _keeps_late_winners(patch: pytest.MonkeyPatch) -> None:
+    """Give up those who still race for a segment, and keep what others got meanwhile."""
+    end = segmented._Race.end
+
+    def keep(self: segmented._Race) -> None:
+        self._runners = {waiter: of for waiter, of in self._runners.items() if segmented._own_of(waiter) is None}
+        end(self)
+
+    patch.setattr(segmented._Race, "end", keep)
 
 
 def _gives_up_closing(patch: pytest.MonkeyPatch) -> None:
@@ -152,11 +159,7 @@ MUTATIONS: dict[str, Mutation] = {
         Cell("block", "elsewhere", kind="multi"),
         "orphan",
     ),
-    "a race has two winners": Mutation(
-        lambda patch: patch.setattr(segmented._Race, "end", _forget_the_others),
-        Cell("block", "elsewhere", kind="any segment"),
-        "orphan",
-    ),
+    "a race has two winners": Mutation(_keeps_late_winners, Cell("block", "elsewhere", kind="any segment"), "orphan"),
     "a latch is watched by nobody": Mutation(
         lambda patch: patch.setattr(Latches, "forget", _nothing), Cell("opened_too_late", "free"), "latches left"
     ),

@@ -33,7 +33,7 @@ BAD = (
     "leave lost",
     "leave late",
 )
-HELD = ("free", "company", "goes away", "leave unanswered", "leave lost", "leave late", "renew unanswered")
+HELD = ("free", "company", "refused", "goes away", "leave unanswered", "leave lost", "leave late", "renew unanswered")
 ASKS = ("free", "elsewhere", "goes away", "silent", "inspect unanswered")
 SHARING = ("plain", "limit", "lingering", "capped", "polling", "retrying")
 ALL = (*SHARING, "fair", "fixed")
@@ -320,6 +320,12 @@ async def participants(stage: Stage) -> None:
         await stage.lock().participants()
 
 
+@operation(ASKS, kinds=("election",))
+async def leader(stage: Stage) -> None:
+    with suppress(BackendUnavailableError):
+        await stage.locks.election(KEY).leader()
+
+
 @operation(("free", "goes away", "silent", "latch unanswered"))
 async def count_down(stage: Stage) -> None:
     latch = stage.locks.latch(KEY, count=3, ttl=TTL)
@@ -344,10 +350,11 @@ async def opened_too_late(stage: Stage) -> None:
 # --- the client ----------------------------------------------------------------------------------------------------
 
 
-@operation(("free",))
+@operation(("free", "open unanswered"))
 async def start(stage: Stage) -> None:
-    client = await stage.new_client().start()
-    stage.neighbour(client.aclose())
+    with suppress(BackendUnavailableError):
+        client = await stage.new_client().start()
+        stage.neighbour(client.aclose())
 
 
 @operation(("free", "elsewhere"))

@@ -11,6 +11,7 @@ from aiodlock._core.line import LineId, Row, Ticket
 from aiodlock.backends.memory import MemoryBackend, MemoryServer
 from aiodlock.client import LockClient
 from aiodlock.errors import AcquireTimeoutError, ClientClosedError, LockLostError
+from aiodlock.events import EventSink
 from aiodlock.testing import LoopClock
 from tests.cancellation import remains
 from tests.cancellation.kinds import Kind
@@ -33,6 +34,7 @@ class Stage:
         *,
         backend: type[SlowBackend] = SlowBackend,
         later: Later = after_a_trip,
+        on_event: EventSink | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.kind = kind
@@ -41,12 +43,12 @@ class Stage:
         self.server = MemoryServer(clock=self.clock)
         self.wires: list[Wire] = []
         self.backends: list[SlowBackend] = []
-        self._make_backend, self._later = backend, later
+        self._make_backend, self._later, self._on_event = backend, later, on_event
         self.locks = self.new_client()
         self.wire = self.wires[0]
         near = self._new_wire(self.loop.call_soon)
         self.other = LockClient(MemoryBackend(server=self.server, network=near), name="other", clock=self.clock)
-        self.arm: Callable[[], None] = lambda: None  # from here on the operation is swept
+        self.on_arm: list[Callable[[], None]] = []
         self.faults: list[str] = []
         self._inside = 0
         self._overlap_is_allowed = False
@@ -60,12 +62,18 @@ class Stage:
 
     # --- for operations and states -----------------------------------------------------------------------------
 
+    def arm(self) -> None:
+        """Begin what is swept: from here on it is struck, and the server's troubles begin."""
+        for begin in self.on_arm:
+            begin()
+
     def new_client(self) -> LockClient:
         """Return another client of the same server under our name, not started."""
         wire = self._new_wire(self._later)
+        wire.faults = self.wires[0].faults
         wire.backend = backend = self._make_backend(server=self.server, network=wire, clock=self.clock)
         self.backends.append(backend)
-        return LockClient(backend, name="ours", clock=self.clock)
+        return LockClient(backend, name="ours", clock=self.clock, on_event=self._on_event)
 
     def lock(self, **policy: Any) -> Any:
         """Return what our client is swept with."""
@@ -146,10 +154,10 @@ class Stage:
         await self._see_neighbours_off(soon)
         self.wire.deliver_late()
         for _ in range(_LOOKS):
-            if not any(self._left()):
+            if not (left := list(self._left())):
                 break
             await asyncio.sleep(within / _LOOKS)
-        self.faults += self._left()
+        self.faults += left
         hold = await self.other_lock().try_acquire()
         if hold is None:
             self.faults.append("another client cannot take the lock")

@@ -77,16 +77,14 @@ async def _cut(stage: Stage) -> None:
     stage.later(4 * TRIP, stage.wire.cut)
 
 
-async def _outage(stage: Stage) -> None:
-    """The server goes away while an answer is on its way."""
-    stage.later(1.5 * TRIP, stage.wire.go_down)
-    stage.later(0.06, stage.wire.come_back)
+def _outage(begin: float) -> State:
+    """The server goes away a while after the operation has begun, and comes back."""
 
+    async def prepare(stage: Stage) -> None:
+        stage.on_arm.append(lambda: stage.later(begin, stage.wire.go_down))
+        stage.on_arm.append(lambda: stage.later(0.06, stage.wire.come_back))
 
-async def _refusal(stage: Stage) -> None:
-    """The server is away when we come."""
-    stage.wire.go_down()
-    stage.later(0.06, stage.wire.come_back)
+    return State(prepare, within=2.0)
 
 
 async def _silence(stage: Stage) -> None:
@@ -111,8 +109,8 @@ STATES: dict[str, State] = {
     "idle": State(_idle),
     "overtaken": State(_overtaken),
     "cut": State(_cut, within=2.0),
-    "refused": State(_refusal, within=2.0),
-    "goes away": State(_outage, within=2.0),
+    "refused": _outage(0.0),
+    "goes away": _outage(1.5 * TRIP),
     "silent": State(_silence, soon=3.0, within=2.0),
     "join unanswered": _fault("join", "drop reply"),
     "join lost": _fault("join", "drop request"),

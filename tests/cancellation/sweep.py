@@ -18,7 +18,7 @@ from tests.cancellation.states import POLICIES, STATES
 from tests.cancellation.trigger import BeatLoop, Plan, Trigger
 from tests.cancellation.verdict import Outcome, judge
 
-__all__ = ["Cell", "Report", "shut_down", "sweep"]
+__all__ = ["Cell", "Report", "rehearse", "shut_down", "sweep"]
 
 MOST_POINTS = 2_000  # an operation with more never ends,
 MOST_SECONDS = 60.0  # nor does one that takes longer
@@ -62,6 +62,12 @@ def sweep(
     """Strike at every point of every plan, each time on a new stage."""
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         return _at_every_point(cell, plans, lambda trigger: runner.run(_run(cell, trigger, **stage)))
+
+
+def rehearse(cell: Cell) -> list[str]:
+    """Run the operation once and strike nowhere; return what was wrong all the same."""
+    with asyncio.Runner(loop_factory=BeatLoop) as runner:
+        return runner.run(_run(cell, Trigger(Plan("beat"), MOST_POINTS)))
 
 
 def shut_down(cell: Cell, plans: Iterable[Plan], *, closes: bool, **stage: Any) -> Report:
@@ -144,9 +150,9 @@ async def _within_scopes(stage: Stage, operation: Operation, trigger: Trigger, o
 
 
 async def _swept(stage: Stage, operation: Operation, trigger: Trigger, work: Any) -> None:
-    stage.arm = trigger.arm
+    stage.on_arm.append(trigger.arm)
     if not operation.arms:
-        trigger.arm()
+        stage.arm()
     try:
         await trigger.watch(work)
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from tests.cancellation.conftest import ExpectNothing
 from tests.cancellation.kinds import KINDS
 from tests.cancellation.matrix import (
+    ENTERING,
     ONCE,
     REPEATED,
     STATED,
@@ -20,7 +23,7 @@ from tests.cancellation.matrix import (
 )
 from tests.cancellation.operations import OPERATIONS
 from tests.cancellation.sweep import Cell, Report, sweep
-from tests.cancellation.trigger import Plan
+from tests.cancellation.trigger import BeatLoop, Plan
 from tests.cancellation.wire import TaskBackend
 
 each_operation = pytest.mark.parametrize("operation", OPERATIONS)
@@ -40,7 +43,8 @@ def test_a_cancel_at_any_point_leaves_nothing(operation: str, expect_nothing: Ex
 
 @pytest.mark.parametrize("policy", ["limit", "lingering", "fair", "fixed", "capped", "polling", "retrying"])
 def test_whatever_the_policy(policy: str, expect_nothing: ExpectNothing) -> None:
-    cells = [Cell("block", "elsewhere", policy), *(cell for cell in short_cells() if cell.policy == policy)]
+    cells = [Cell("block", state, policy) for state in ("elsewhere", "idle")]
+    cells += [cell for cell in short_cells() if cell.policy == policy]
     expect_nothing(swept(cells, [Plan("beat")]))
 
 
@@ -53,7 +57,7 @@ def test_whatever_the_synchronizer(kind: str, expect_nothing: ExpectNothing) -> 
 @each_operation
 def test_further_cancels_during_clean_up(operation: str, expect_nothing: ExpectNothing) -> None:
     cells = [cell for cell in plain_cells() if cell.operation == operation and cell.state in STATED]
-    expect_nothing(swept(cells, [Plan(how, ("cancel",) * 3, (1, 1)) for how in ("pending", "ready", "beat")]))
+    expect_nothing(swept(cells, [Plan(how, ("cancel",) * 3, (1, 1)) for how in ("ready", "beat")]))
 
 
 @pytest.mark.parametrize("operation", ["block", "hold_block", "lost_block", "reenter", "aclose"])
@@ -68,6 +72,27 @@ def test_cancels_of_the_clients_own_tasks(operation: str, expect_nothing: Expect
     """With verbs that are tasks: one of them, or every task there is, is cancelled at any suspension of any of them."""
     cells = [cell for cell in plain_cells() if cell.operation == operation and cell.state in STATED]
     expect_nothing(swept(cells, [Plan("inner", ("one",)), Plan("inner", ("all",))], backend=TaskBackend))
+
+
+def test_with_somebody_listening(expect_nothing: ExpectNothing) -> None:
+    """Every hand-off is told then, which takes another way through the engine."""
+    events: list[object] = []
+    cells = [cell for cell in plain_cells() if cell.state == "company" and cell.operation in ENTERING]
+    expect_nothing(swept(cells, [Plan("beat")], on_event=events.append))
+    assert events
+
+
+if sys.version_info >= (3, 12):
+
+    def _eager() -> BeatLoop:
+        loop = BeatLoop()
+        loop.set_task_factory(asyncio.eager_task_factory)
+        return loop
+
+    def test_with_eager_tasks(expect_nothing: ExpectNothing) -> None:
+        """Tasks that run until their first await when they are made."""
+        cells = [cell for cell in plain_cells() if cell.state == "company"]
+        expect_nothing(swept(cells, [Plan("beat")], loop_factory=_eager, backend=TaskBackend))
 
 
 # --- the whole matrix ----------------------------------------------------------------------------------------------

@@ -71,4 +71,7 @@ def test_a_broken_engine_is_caught(name: str, monkeypatch: pytest.MonkeyPatch, e
     mutation = MUTATIONS[name]
     mutation.breaks(monkeypatch)
     backend = {"backend": TaskBackend} if mutation.plans[0].how == "inner" else {}
-    expect(sweep(mutation.cell, mutation.plans, **backend), mutation.shows)
+    report = sweep(mutation.cell, mutation.plans, **backend)
+    expect(report, mutation.shows)
+    mistakes = [fault for fault in report.faults if "AttributeError" in fault or "TypeError" in fault]
+    assert not mistakes, "the mutation itself is out of date"

@@ -96,8 +96,9 @@ class Trigger:
         """Strike no more: the coroutine has ended."""
         loop = asyncio.get_running_loop()
         self.is_armed = False
-        loop.set_task_factory(None)
-        if isinstance(loop, BeatLoop):
+        if self.how == "inner":
+            loop.set_task_factory(None)
+        elif isinstance(loop, BeatLoop):
             loop.on_beat = None
 
     def watch(self, work: Coroutine[Any, Any, Any]) -> Any:
