@@ -197,12 +197,11 @@ async def a_smaller_size_lets_stay_who_is_inside(world: World) -> None:
 
 @check()
 async def a_smaller_size_is_kept_by_those_who_pass_permits_on(world: World) -> None:
-    """Clients that were inside with more hand on no more than fit, once they have renewed."""
+    """A client that was inside with more, and is alone, hands on no more than fit once it has renewed."""
     room = _Room()
     mine, other = await world.clients(2)
-    for client in (mine, other):
-        for _ in range(6):
-            world.start(room.visit_on(client.semaphore(world.key(), permits=3, ttl=world.ttl), 0.005))
+    for _ in range(6):
+        world.start(room.visit_on(mine.semaphore(world.key(), permits=3, ttl=world.ttl), 0.005))
     await world.until(lambda: room.most == 3)
     await other.semaphore(world.key(), permits=3).resize(1)
     await world.sleep(0.5 * world.ttl)
