@@ -154,10 +154,10 @@ class Stage:
         await self._see_neighbours_off(soon)
         self.wire.deliver_late()
         for _ in range(_LOOKS):
-            if not any(self._left()):
+            if not (left := list(self._left())):
                 break
             await asyncio.sleep(within / _LOOKS)
-        self.faults += self._left()
+        self.faults += left
         hold = await self.other_lock().try_acquire()
         if hold is None:
             self.faults.append("another client cannot take the lock")

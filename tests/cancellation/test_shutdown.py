@@ -13,7 +13,7 @@ from tests.cancellation.sweep import Report, shut_down
 from tests.cancellation.trigger import Plan
 from tests.cancellation.wire import SlowBackend, TaskBackend
 
-PLANS = [Plan("ready"), Plan("beat"), Plan("beat", ("cancel",) * 3, (1, 1))]
+THRICE = Plan("beat", ("cancel",) * 3, (1, 1))
 STATES = ("free", "company")
 
 
@@ -28,13 +28,13 @@ def shut(operation: str, states: tuple[str, ...], plans: list[Plan], **settings:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_main_that_closes_its_client(operation: str, expect_nothing: ExpectNothing) -> None:
     """Also with verbs that are tasks, which the end of the loop would cancel before they are sent."""
-    expect_nothing(shut(operation, STATES, PLANS[1:], closes=True, backend=TaskBackend))
+    expect_nothing(shut(operation, STATES, [THRICE], closes=True, backend=TaskBackend))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_main_that_does_not(operation: str, expect_nothing: ExpectNothing) -> None:
     """A verb that is sent where it is called is enough: leaving does not wait for anything."""
-    expect_nothing(shut(operation, STATES, PLANS[2:], closes=False, backend=SlowBackend))
+    expect_nothing(shut(operation, STATES, [THRICE], closes=False, backend=SlowBackend))
 
 
 @pytest.mark.long
@@ -43,4 +43,4 @@ def test_main_that_does_not(operation: str, expect_nothing: ExpectNothing) -> No
 def test_every_state(operation: str, expect_nothing: ExpectNothing) -> None:
     states = OPERATIONS[operation].states
     for backend in (SlowBackend, TaskBackend):
-        expect_nothing(shut(operation, states, [*ONCE, *PLANS], closes=True, backend=backend))
+        expect_nothing(shut(operation, states, [*ONCE, THRICE], closes=True, backend=backend))

@@ -16,18 +16,7 @@ TESTS = Path(__file__).parents[1]
 
 NOT_HERE = {
     25: "a client has one subscription by design: tests/integration/redis counts them",
-    35: "readers and writers: with the conformance of the read-write lock",
-    37: "upgrade: with the conformance of the read-write lock",
-    38: "a dead reader: with the conformance of the read-write lock",
-    39: "readers' leases: with the conformance of the read-write lock",
-    40: "writers are not starved: with the conformance of the read-write lock",
-    43: "permits: with the conformance of the semaphore",
-    44: "bulk release: with the conformance of the semaphore",
-    45: "several permits at once: with the conformance of the semaphore",
     47: "a permit is released by its own hold only: there is no release by a list of ids",
-    49: "opposite orders: with the conformance of the multi-lock",
-    50: "partial failure: with the conformance of the multi-lock",
-    51: "two keys on one stripe: keys are never mapped to stripes",
     52: "segments of stock: with the inventory",
     53: "ZooKeeper's sessions: with that backend",
     54: "ZooKeeper's create in doubt: with that backend",

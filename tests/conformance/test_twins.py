@@ -32,21 +32,10 @@ from aiodlock._core.line import (
 from aiodlock._core.place import Place
 from aiodlock.backends.memory import MemoryBackend, MemoryServer
 from aiodlock.testing.conformance import CHECKS, MemoryWorld, run
-
-Break = Callable[[pytest.MonkeyPatch], None]
+from tests.conformance import twins_of_kinds  # noqa: F401 (registers its own)
+from tests.conformance.twins import TWINS, caught_by, deaf_to
 
 BY_NAME = {check.name: check for check in CHECKS}
-TWINS: dict[str, tuple[Break, tuple[str, ...]]] = {}
-
-
-def caught_by(*checks: str) -> Callable[[Break], Break]:
-    """Register a twin with the checks that must catch it."""
-
-    def register(twin: Break) -> Break:
-        TWINS[twin.__name__] = (twin, checks)
-        return twin
-
-    return register
 
 
 # --- a server that breaks one rule -------------------------------------------------------------------------
@@ -140,6 +129,8 @@ def the_last_one_is_served_first(patch: pytest.MonkeyPatch) -> None:
     "releasing_after_the_end_says_lost_and_leaves_the_new_holder",
     "a_dead_holder_costs_at_most_its_lease",
     "a_dead_waiter_costs_at_most_its_waiting_life",
+    "a_dead_reader_costs_at_most_its_lease",
+    "the_permit_of_a_dead_client_comes_back",
     "a_stale_write_is_refused_by_its_fence",
     "an_outage_longer_than_the_lease_is_noticed_before_others_get_in",
 )
@@ -205,24 +196,19 @@ def a_called_ticket_lives_its_ttl(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ticket, "waiting_life", property(lambda self: self.ttl))
 
 
-def _deaf_to(patch: pytest.MonkeyPatch, *kinds: type) -> None:
-    push = MemoryBackend.push
-    patch.setattr(MemoryBackend, "push", lambda self, call: None if isinstance(call, kinds) else push(self, call))
-
-
 @caught_by("leaving_lets_the_next_one_in_and_calls_it", "a_release_right_after_the_join_is_not_missed")
 def nobody_is_called(patch: pytest.MonkeyPatch) -> None:
-    _deaf_to(patch, Called)
+    deaf_to(patch, Called)
 
 
 @caught_by("who_is_inside_hears_of_company", "a_lingering_ticket_gives_way")
 def company_is_not_told(patch: pytest.MonkeyPatch) -> None:
-    _deaf_to(patch, CompanyCame)
+    deaf_to(patch, CompanyCame)
 
 
 @caught_by("a_ticket_that_others_made_leave_is_told")
 def who_was_made_to_leave_is_not_told(patch: pytest.MonkeyPatch) -> None:
-    _deaf_to(patch, TicketGone)
+    deaf_to(patch, TicketGone)
 
 
 @caught_by("who_does_not_queue_is_inside_or_gone", "trying_does_not_wait", "retrying_never_stands_in_line")
@@ -352,7 +338,7 @@ def nothing_is_renewed(patch: pytest.MonkeyPatch) -> None:
 @caught_by("the_end_of_a_lease_frees_the_lock_and_wakes_the_next", "polling_stands_in_line")
 def a_lost_call_is_never_looked_for(patch: pytest.MonkeyPatch) -> None:
     """Waiting tickets are kept alive, but nobody hears what the renewal says; and no call comes."""
-    _deaf_to(patch, Called)
+    deaf_to(patch, Called)
     renewed = Place.renewed
 
     def deaf(self: Place, sent_at: float, knew_inside: bool, answer: Any) -> None:
@@ -366,7 +352,7 @@ def a_lost_call_is_never_looked_for(patch: pytest.MonkeyPatch) -> None:
 @caught_by("a_parked_waiter_looks_after_a_reconnect")
 def a_reconnect_is_not_looked_after(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryBackend, "reconnect", lambda self: setattr(self, "via", self.via + 1))
-    _deaf_to(patch, Called)
+    deaf_to(patch, Called)
 
 
 @caught_by("a_cancelled_acquire_leaves_nothing")
