@@ -178,7 +178,7 @@ class Cohort:
             self.serve(place, now)
 
     def confirmed(self, place: Place) -> None:
-        """Hear that *place* is inside for its full ttl; a batch begins when it is handed out, not when it was called."""
+        """Hear that *place* is inside for its full ttl: its batch begins when it is handed out, not when called."""
         if not place.served:
             place.company_since = now = self.engine.now()
             place.set_until()
