@@ -75,9 +75,9 @@ async def an_outage_shorter_than_the_lease_is_survived(world: World) -> None:
     client = await world.client()
     trouble = world.trouble(client)
     async with client.lock(world.key(), ttl=world.ttl) as hold:
-        await world.sleep(0.1 * world.ttl)
+        await world.sleep(0.3 * world.ttl)  # a renewal is due at a third
         trouble.go_down()
-        await world.sleep(0.4 * world.ttl)
+        await world.sleep(0.2 * world.ttl)
         trouble.come_back()
         await world.sleep(2 * world.ttl)
         hold.check()
