@@ -195,9 +195,8 @@ def nothing_is_repeated(patch: pytest.MonkeyPatch) -> None:
 
 
 @caught_by("every_permit_has_an_id_and_a_fence_of_its_own")
-def a_task_enters_its_own_permit_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(semaphore.Semaphore, "_reenters", True)
-    patch.setattr(semaphore.Semaphore, "_held_by", Synchronizer._held_by)
+def permits_of_a_client_share_an_id(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(semaphore.Permit, "permit", property(lambda self: self.owner))
 
 
 # --- the latch -----------------------------------------------------------------------------------------------
