@@ -180,7 +180,9 @@ class Cohort:
     def confirmed(self, place: Place) -> None:
         """Hear that *place* is inside for its full ttl."""
         if not place.served:
-            self.serve(place, self.engine.now())
+            now = place.company_since = self.engine.now()  # its batch begins now: the renewal took longer than one
+            place.set_until()
+            self.serve(place, now)
 
     def serve(self, place: Place, now: float) -> None:
         """Hand a fresh place to the first who waits."""
