@@ -54,7 +54,6 @@ async def locks_of(locks: LockClient) -> None:
             assert_type(same, Hold)
     locks.lock()  # type: ignore[call-arg]
     locks.lock(42)  # type: ignore[arg-type]
-    locks.lock("k", 5)  # type: ignore[call-arg,arg-type]
     locks.lock("k", ttl="5")  # type: ignore[arg-type]
     locks.lock("k", timeout=5)  # type: ignore[call-arg]
     locks.lock("k", on_lost="ignore")  # type: ignore[arg-type]
