@@ -173,11 +173,12 @@ class Place:
 
     def hear_company(self, company: bool) -> None:
         """Hear whether others wait behind us."""
-        if company == self.company or self.state is not INSIDE:
+        if company == self.company:
             return
         self.company, self.company_since = company, self.engine.now()
-        self.set_until()
-        self.cohort.company_changed(self)
+        if self.state is INSIDE:  # else it was told before the answer that we are
+            self.set_until()
+            self.cohort.company_changed(self)
 
     def renewed(self, sent_at: float, knew_inside: bool, answer: Answer | BackendError | None) -> None:
         """Hear the answer to a renewal; one that says less than we know means that the server forgot."""
@@ -298,7 +299,7 @@ class Place:
             return
         self._move(INSIDE)
         self.epoch, self.life, self.deadline = epoch, life, deadline
-        self.company, self.company_since = company, now
+        self.company, self.company_since = company or self.company, now
         self.set_until()
         self.plan_visit(now)
         self.cohort.entered(self, now)

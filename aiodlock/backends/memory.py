@@ -195,10 +195,10 @@ class MemoryServer:
             latch = self._latches[line_id] = _Latch(count)
         latch.ends = max(latch.ends, now + ttl)
         latch.watchers.add(client)
-        if down and operation not in latch.operations:
+        if down and latch.left and operation not in latch.operations:
             latch.operations.add(operation)
-            before, latch.left = latch.left, max(0, latch.left - down)
-            if before and not latch.left:
+            latch.left = max(0, latch.left - down)
+            if not latch.left:
                 for watcher in latch.watchers:
                     watcher.push(Opened(line_id))
         return latch.left
@@ -360,7 +360,7 @@ class MemoryBackend:
         server: MemoryServer | None = None,
         network: Network | None = None,
     ) -> None:
-        self.address = f"memory://{name}" if name else f"memory://#{id(self):x}"
+        self.address = f"memory://{name}" if name else f"memory://#{id(server or self):x}"
         self.network = network or Network()
         self.via = 0
         self._name = name

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
-from aiodlock._core.cohort import Cohort, Shape, Waiter
+from aiodlock._core.cohort import Shape
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId
 from aiodlock._core.ownership import Task
@@ -16,6 +15,7 @@ from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, ConfigurationError
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.multi import MultiLock
+from aiodlock.locks.race import Race
 from aiodlock.locks.several import Several
 from aiodlock.policy import Policy, check_count, check_key
 
@@ -53,11 +53,11 @@ class SegmentLock(Synchronizer[SegmentHold]):
     def __init__(self, whole: SegmentedLock, segment: int) -> None:
         line = LineId("segment", f"{whole.key}:{segment}")
         super().__init__(whole._client, line, whole._policy, Shape(hold=SegmentHold))
-        self._guard = whole._guard
+        self._agreement = whole._agreement
         self.segment = segment
 
     async def __aenter__(self) -> SegmentHold:
-        if self._guard.is_held:
+        if self._agreement.is_held:
             return await super().__aenter__()
         hold = await self._acquire(self._wait)
         return await hold.__aenter__()
@@ -67,13 +67,13 @@ class SegmentLock(Synchronizer[SegmentHold]):
 
         Cancellation: the function is not called if its turn has not come; nothing is left behind.
         """
-        if self._guard.is_held:
+        if self._agreement.is_held:
             return await super().run(function)
         async with self:
             return function()
 
     async def _acquire(self, limit: float | None) -> SegmentHold:
-        return await super()._acquire(await self._guard.agree(limit))
+        return await super()._acquire(await self._agreement.agree(limit))
 
 
 class AnySegment(Several[SegmentHold]):
@@ -81,7 +81,7 @@ class AnySegment(Several[SegmentHold]):
 
     def __init__(self, whole: SegmentedLock, home: SegmentLock | None = None) -> None:
         super().__init__(whole.key, whole._locks, wait=whole._policy.wait)
-        self._guard = whole._guard
+        self._agreement = whole._agreement
         self._locks = whole._locks
         self._home = home
 
@@ -89,8 +89,8 @@ class AnySegment(Several[SegmentHold]):
         for lock in self._locks:
             if lock._is_held_here():
                 return await lock._acquire(limit)
-        left = await self._guard.agree(limit)
-        race = _Race(self._guard._client._at_work())
+        left = await self._agreement.agree(limit)
+        race = Race[SegmentLock](self._agreement._client._at_work())
         try:
             race.start(self._locks, self._home or random.choice(self._locks), left)
             await race.over
@@ -101,75 +101,6 @@ class AnySegment(Several[SegmentHold]):
             raise AcquireTimeoutError(self._key, waited=limit or 0.0, holder=race.holder)
         lock, own = winner
         return await lock._take(own, left)
-
-
-class _Race:
-    """One task that waits in the cohorts of several segments at once: the first one in wins, the others leave."""
-
-    holder: str | None = None  # of some segment, for error messages
-
-    def __init__(self, engine: Engine) -> None:
-        self.over: asyncio.Future[None] = engine.loop.create_future()  # somebody is in, or nobody will be
-        self._engine = engine
-        self._runners: dict[Waiter, tuple[SegmentLock, Cohort, Callable[[Waiter], None]]] = {}
-        self._running = 0
-
-    def start(self, locks: Sequence[SegmentLock], first: SegmentLock, wait: float | None) -> None:
-        """Queue for all of *locks*, but stand in line for *first* alone until it is known to be taken.
-
-        So a free segment costs one ticket and not one for each, and who asks first is first in every queue.
-        """
-        if wait == 0:
-            for lock in locks:
-                self._enter(lock, only_try=True)
-            return
-        tried = self._enter(first, only_try=True)
-        for lock in locks:
-            self._enter(lock, only_try=False)
-        tried.add_done_callback(self._stand)
-        if wait is not None:
-            self._engine.limit(self.over, wait, None)
-
-    def winner(self) -> tuple[SegmentLock, Hold] | None:
-        """Take out who is in; if nobody will be, raise what one of them got instead."""
-        for waiter, (lock, _, _) in self._runners.items():
-            if (own := _own_of(waiter)) is not None:
-                del self._runners[waiter]
-                return lock, own
-        if not self._running:
-            for waiter in self._runners:
-                waiter.result()
-        return None
-
-    def end(self) -> None:
-        """Give up the others, and what they got meanwhile."""
-        for waiter, (_, cohort, give_up) in self._runners.items():
-            self.holder = self.holder or cohort.holder
-            waiter.cancel()
-            give_up(waiter)
-
-    def _enter(self, lock: SegmentLock, *, only_try: bool) -> Waiter:
-        cohort = lock._enlist()
-        own = cohort.grab()
-        if own is not None:
-            waiter: Waiter = self._engine.loop.create_future()
-            waiter.set_result(own)
-        else:
-            waiter = cohort.attempt() if only_try else cohort.queue(stand=False)
-        self._runners[waiter] = lock, cohort, cohort.give_up_attempt if only_try else cohort.give_up
-        self._running += 1
-        waiter.add_done_callback(self._ended)
-        return waiter
-
-    def _stand(self, tried: Waiter) -> None:
-        if not self.over.done():
-            for _, cohort, _ in self._runners.values():
-                cohort.balance()
-
-    def _ended(self, waiter: Waiter) -> None:
-        self._running -= 1
-        if (not self._running or _own_of(waiter) is not None) and not self.over.done():
-            self.over.set_result(None)
 
 
 class SegmentedLock:
@@ -185,7 +116,7 @@ class SegmentedLock:
         check_key(f"{key}:{segments}")  # as long as the longest key of a segment
         self._client = client
         self._policy = policy
-        self._guard = _Guard(client, key, policy, segments)
+        self._agreement = _Agreement(client, key, policy, segments)
         self._locks = [SegmentLock(self, segment) for segment in range(segments)]
 
     def __repr__(self) -> str:
@@ -216,7 +147,7 @@ class SegmentedLock:
         return MultiLock(self._locks, wait=self._policy.wait)
 
 
-class _Guard(Synchronizer[Hold]):
+class _Agreement(Synchronizer[Hold]):
     """Tells all users of one key which number of segments is in use: as the size of a line that everybody fits in.
 
     It is held, by no task in particular, as long as this client uses any segment.
@@ -281,8 +212,3 @@ class _Guard(Synchronizer[Hold]):
 
     def _held_by(self, task: Task | None, engine: Engine) -> None:
         return None
-
-
-def _own_of(waiter: Waiter) -> Hold | None:
-    """Return what *waiter* got, if it got anything."""
-    return waiter.result() if waiter.done() and not waiter.cancelled() and not waiter.exception() else None

@@ -14,7 +14,7 @@ from aiodlock._core.line import AskedToGo, LineId, Opened, Reconnected
 from aiodlock._core.place import INSIDE, WAITING, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock.backends.memory import MemoryServer
-from aiodlock.locks import multi, rwlock, segmented, semaphore
+from aiodlock.locks import multi, race, rwlock, segmented, semaphore
 from aiodlock.locks.base import Synchronizer
 from tests.conformance.twins import caught_by, deaf_to
 
@@ -195,9 +195,8 @@ def nothing_is_repeated(patch: pytest.MonkeyPatch) -> None:
 
 
 @caught_by("every_permit_has_an_id_and_a_fence_of_its_own")
-def a_task_enters_its_own_permit_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(semaphore.Semaphore, "_reenters", True)
-    patch.setattr(semaphore.Semaphore, "_held_by", Synchronizer._held_by)
+def permits_of_a_client_share_an_id(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(semaphore.Permit, "permit", property(lambda self: self.owner))
 
 
 # --- the latch -----------------------------------------------------------------------------------------------
@@ -307,7 +306,7 @@ def one_release_is_enough_for_all(patch: pytest.MonkeyPatch) -> None:
 
 @caught_by("who_may_steal_takes_the_next_segment", "any_segment_is_whichever_is_free_first")
 def one_segment_is_waited_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(segmented._Race, "_stand", lambda self, tried: None)
+    patch.setattr(race.Race, "_stand", lambda self, tried: None)
 
 
 @caught_by("waiting_for_any_segment_leaves_nothing", "any_segment_is_whichever_is_free_first")
@@ -316,7 +315,7 @@ def the_losers_of_a_race_stay(patch: pytest.MonkeyPatch) -> None:
         for waiter in self._runners:
             waiter.add_done_callback(lambda waiter: waiter.cancelled() or waiter.exception())
 
-    patch.setattr(segmented._Race, "end", stay)
+    patch.setattr(race.Race, "end", stay)
 
 
 @caught_by("another_number_of_segments_is_refused", "the_number_can_change_when_nobody_uses_the_key")
@@ -325,12 +324,12 @@ def everybody_counts_as_they_like(patch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0)
         return wait
 
-    patch.setattr(segmented._Guard, "agree", agree)
+    patch.setattr(segmented._Agreement, "agree", agree)
 
 
 @caught_by("the_number_can_change_when_nobody_uses_the_key")
 def a_number_is_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(segmented._Guard, "_look", lambda self, engine: None)
+    patch.setattr(segmented._Agreement, "_look", lambda self, engine: None)
 
 
 # --- election, and asking to go --------------------------------------------------------------------------------

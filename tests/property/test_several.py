@@ -149,13 +149,13 @@ TWINS: dict[str, Twin] = {
         [("ask", 0, ["b", "b"]), ("ask", 1, ["b", "b"]), ("ask", 2, ["b", "b"]), ("leave", 0, None)],
     ),
     "the losers of a race stay": (
-        "aiodlock.locks.segmented._Race.end",
+        "aiodlock.locks.race.Race.end",
         lambda self: None,
         _segments,
         [("ask", 0, "all"), ("ask", 1, "any"), ("leave", 0, None), ("ask", 2, "all")],
     ),
     "a race is run by one": (
-        "aiodlock.locks.segmented._Race._stand",
+        "aiodlock.locks.race.Race._stand",
         lambda self, tried: None,
         _segments,
         [("ask", 0, "user-1"), ("ask", 1, "steal")],

@@ -17,6 +17,7 @@ from aiodlock import (
     NotHeldError,
     TooManyWaitersError,
 )
+from aiodlock.backends.memory import MemoryBackend, MemoryServer
 from aiodlock.testing import Faults, LoopClock, settle
 from tests.unit.core.body import Body, assert_unharmed
 
@@ -70,6 +71,15 @@ async def test_what_would_wait_for_itself_is_refused(locks: LockClient, other: L
     ):
         with pytest.raises(ConfigurationError, match="stand in one line"):
             locks.multi(*members)
+
+
+def test_clients_of_one_server_are_known_to_be_so() -> None:
+    """Also where it was made by hand: their order has to be the same, and one line through two of them is a tie."""
+    server = MemoryServer()
+    one, two = [LockClient(MemoryBackend(server=server)) for _ in range(2)]
+    with pytest.raises(ConfigurationError, match="stand in one line"):
+        one.multi(one.lock("k"), two.lock("k"))
+    assert LockClient(MemoryBackend()).backend.address != LockClient(MemoryBackend()).backend.address
 
 
 async def test_only_locks_can_be_members(locks: LockClient) -> None:

@@ -223,7 +223,7 @@ async def test_inspect_finds_segments_by_their_key(locks: LockClient) -> None:
 # --- the guard -----------------------------------------------------------------------------------------------
 
 
-async def test_a_client_has_one_guard_while_it_is_used(locks: LockClient) -> None:
+async def test_a_client_has_one_agreement_while_it_is_used(locks: LockClient) -> None:
     """Whatever policy the segments have; it goes one ttl after the last use."""
     hot = locks.segmented("k", segments=2, ttl=2, renew=False, max_hold=0.5, wait=0, fair=True, on_lost="flag")
     again = locks.segmented("k", segments=2, ttl=2)
@@ -237,18 +237,18 @@ async def test_a_client_has_one_guard_while_it_is_used(locks: LockClient) -> Non
     assert [row async for row in locks.inspect()] == []
 
 
-async def test_a_lost_guard_is_taken_again_while_it_is_needed(locks: LockClient, other: LockClient) -> None:
+async def test_a_lost_agreement_is_taken_again_while_it_is_needed(locks: LockClient, other: LockClient) -> None:
     """Somebody ended it: another number is refused all the same."""
     hot = locks.segmented("k", segments=2)
     async with hot.any():
-        assert hot._guard._held is not None
-        locks._engine.backend.server.leave(hot._guard._held._place.ticket, None, bury=False)  # type: ignore[attr-defined]
+        assert hot._agreement._held is not None
+        locks._engine.backend.server.leave(hot._agreement._held._place.ticket, None, bury=False)  # type: ignore[attr-defined]
         await settle()
         with pytest.raises(ConfigurationError, match="2 segments, this client asks for 3"):
             await other.segmented("k", segments=3).any().acquire()
 
 
-async def test_the_guard_waits_no_longer_than_its_lock(locks: LockClient, faults: Faults) -> None:
+async def test_the_agreement_waits_no_longer_than_its_lock(locks: LockClient, faults: Faults) -> None:
     """A server that does not answer: the time is over when it is over, for both together."""
     hot = locks.segmented("k", segments=2, wait=1, ttl=30)
     faults.fall_silent()
@@ -272,7 +272,7 @@ async def test_what_is_left_of_the_wait_is_for_the_segment(
         assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
 
 
-async def test_a_closed_client_has_no_guard(other: LockClient) -> None:
+async def test_a_closed_client_has_no_agreement(other: LockClient) -> None:
     """Its number is gone with it, and its timers do nothing."""
     async with aiodlock.connect("memory://shop", clock=LoopClock()) as client, client.segmented("k", segments=2).any():
         pass
