@@ -138,7 +138,7 @@ class Place:
         if self.left is None:
             self.end()
             self.left = self.engine.loop.create_future()
-            self.engine.leaving.add(self)
+            self.engine.leaving[self] = None
             self._send_leave()
             if self.instead_of is not None:
                 self.instead_of.leave()  # whether it left with our join is not known
@@ -330,6 +330,6 @@ class Place:
             return
         if unconfirmed:
             self.engine.emit(LeaveUnconfirmed(*self.ticket.line))
-        self.engine.leaving.discard(self)
+        self.engine.leaving.pop(self, None)
         if self.left is not None and not self.left.done():
             self.left.set_result(None)
