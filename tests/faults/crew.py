@@ -35,6 +35,8 @@ class Crew:
         self._stop = Path(directory) / "stop"
         for url in self._urls:
             self.join(url)
+        for worker in self.workers:
+            worker.await_event("connected", within=_STARTED)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,7 +53,7 @@ class Crew:
         """Return when each living worker has recorded *count* more events of that name."""
         wanted = {worker: _count(worker, what) + count for worker in self.workers if worker.running}
         for worker, number in wanted.items():
-            worker.await_event(what, within=within if number > count else _STARTED, count=number)
+            worker.await_event(what, within=within, count=number)
 
     def finish(self) -> list[Event]:
         """Tell them to stop, and return the events of all when they have, also of those who died."""

@@ -12,6 +12,8 @@ from aiodlock.testing.servers import RedisServer
 
 __all__ = ["ask", "left_on"]
 
+_LOOKS = 40
+
 
 def ask(server: RedisServer, *command: str) -> Any:
     """Ask the server as its administrator, on a connection of its own."""
@@ -21,10 +23,10 @@ def ask(server: RedisServer, *command: str) -> Any:
 
 async def left_on(server: RedisServer, key: str, *, within: float = 2.0) -> list[str]:
     """Say what is still there *within* seconds: tickets of this key, keys without an expiry, connections of ours."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + within
-    while (found := [*await _tickets(server, key), *_keys(server), *_connections(server)]) and loop.time() < end:
-        await asyncio.sleep(0.05)
+    for _ in range(_LOOKS):
+        if not (found := [*await _tickets(server, key), *_keys(server), *_connections(server)]):
+            break
+        await asyncio.sleep(within / _LOOKS)
     return found
 
 

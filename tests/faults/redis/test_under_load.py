@@ -93,6 +93,6 @@ def test_flushed_scripts_show_who_does_not_load_them_again(server: RedisServer, 
         crew.await_more(5)
     with (
         Crew("contend", [far] * 2, kind="lock", tasks=1, ttl=30.0, twin="never_loads") as crew,
-        pytest.raises(WorkerFailedError, match="without event 'inside' number [67]"),
+        pytest.raises(WorkerFailedError, match=r"without event 'inside' number [67]"),
     ):
         harm(server, crew, FLUSH, times=1, starves=1.5)
