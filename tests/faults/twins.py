@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.engine import Engine
 from aiodlock._core.line import Call, Called, Reconnected
-from aiodlock._core.place import INSIDE, WAITING, Place
+from aiodlock._core.place import INSIDE, Place
+from aiodlock.backends.redis import backend
+from aiodlock.backends.redis.scripts import Script, load
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError
 from tests.fuzz.twins import Change, counted_from_answer, no_burying
@@ -57,7 +58,7 @@ def every_call_counts() -> Change:
     called = Place.called
 
     def called_again(self: Place, call: Called) -> None:
-        was, waiter = self.state, None
+        was = self.state
         called(self, call)
         if was is INSIDE and (waiter := self.cohort.next_waiter()) is not None:
             waiter.set_result(self.cohort._own(self, self.engine.now()))
@@ -76,19 +77,10 @@ def never_asks() -> Change:
     return Link, "_check", lambda self: None
 
 
-def renewal_revives() -> Change:
-    """A hold that the server has forgotten is taken again in silence: its place stands anew."""
-    renewed = Place.renewed
-
-    def renewed_or_revived(self: Place, sent_at: float, knew_inside: bool, answer: Any) -> None:
-        if self.state is INSIDE and not isinstance(answer, BackendError | type(None)) and not hasattr(answer, "epoch"):
-            self.state = WAITING
-            self.join()
-            self.state = INSIDE
-        else:
-            renewed(self, sent_at, knew_inside, answer)
-
-    return Place, "renewed", renewed_or_revived
+def takes_memory() -> Change:
+    """A renewal begins with a write that could take memory."""
+    text = load("renew").text.replace("take_no_memory()\nlocal answers", "local answers")
+    return backend, "_RENEW", Script.of("renew", text)
 
 
 TWINS = {
@@ -103,6 +95,6 @@ TWINS = {
         never_looks,
         no_burying,
         reconnects_blindly,
-        renewal_revives,
+        takes_memory,
     )
 }

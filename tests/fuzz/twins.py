@@ -13,7 +13,7 @@ from aiodlock._core.engine import Engine
 from aiodlock._core.line import Answer, Call, Called, Ticket, Waiting, deadline_of
 from aiodlock._core.place import INSIDE, WAITING, Place
 
-Change = tuple[type[Any], str, Callable[..., Any]]
+Change = tuple[Any, str, Any]  # of which class or module, the name, and what it becomes
 
 
 def no_burying() -> Change:

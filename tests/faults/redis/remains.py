@@ -9,8 +9,9 @@ import redis
 
 import aiodlock
 from aiodlock.testing.servers import RedisServer
+from tests.faults.visits import until_in_line
 
-__all__ = ["ask", "left_on"]
+__all__ = ["ask", "in_line", "left_on"]
 
 _LOOKS = 40
 
@@ -19,6 +20,12 @@ def ask(server: RedisServer, *command: str) -> Any:
     """Ask the server as its administrator, on a connection of its own."""
     with redis.Redis(port=server.port, decode_responses=True) as admin:
         return admin.execute_command(*command)
+
+
+async def in_line(server: RedisServer, key: str, count: int) -> None:
+    """Return as soon as so many tickets stand in the lines of *key*."""
+    async with aiodlock.connect(server.url) as locks:
+        await until_in_line(locks, key, count)
 
 
 async def left_on(server: RedisServer, key: str, *, within: float = 2.0) -> list[str]:

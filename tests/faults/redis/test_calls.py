@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-import aiodlock
 from aiodlock.testing.processes import WorkerFailedError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge
 from tests.faults.redis.calls import repeated
+from tests.faults.redis.clients import through, two_clients
 from tests.faults.redis.remains import left_on
 from tests.faults.twins import TWINS
 from tests.faults.visits import until_in_line
@@ -21,8 +21,7 @@ from tests.fuzz.twins import broken
 def contend(proxy: FaultProxy, *, calls: int, twin: str = "", starves: float = 10.0) -> tuple[str, list[str]]:
     """Have three processes contend for a lock, and each call arrive so many times; return the key and what is wrong."""
     proxy.edit_replies(repeated(calls))
-    url = f"redis://127.0.0.1:{proxy.port}/0"
-    with Crew("contend", [url] * 3, kind="lock", tasks=2, ttl=1.5, twin=twin) as crew:
+    with Crew("contend", [through(proxy)] * 3, kind="lock", tasks=2, ttl=1.5, twin=twin) as crew:
         crew.await_more(6, within=starves)
         return crew.key, judge(crew.finish())
 
@@ -49,10 +48,7 @@ def test_doubled_calls_show_who_believes_each_of_them(proxy: FaultProxy) -> None
 
 async def cut_between_leave_and_call(server: RedisServer, proxy: FaultProxy) -> None:
     """Lose the call of a waiter together with its connection."""
-    async with (
-        aiodlock.connect(server.url) as near,
-        aiodlock.connect(f"redis://127.0.0.1:{proxy.port}/0") as far,
-    ):
+    async with two_clients(server, proxy) as (far, near):
         hold = await near.lock("cut", ttl=60).acquire()
         waiter = asyncio.create_task(far.lock("cut", ttl=60).acquire())
         await until_in_line(near, "cut", 2)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-import aiodlock
 from aiodlock import LockClient
 from aiodlock.backends.redis.scripts import load
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError
@@ -18,6 +16,7 @@ from aiodlock.testing.history import Event, Recorder
 from aiodlock.testing.proxy import FaultProxy, Rule
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import judge
+from tests.faults.redis.clients import two_clients
 from tests.faults.redis.remains import ask, left_on
 from tests.faults.twins import TWINS
 from tests.faults.visits import KINDS, kept_by, visit
@@ -39,14 +38,6 @@ OFTEN: dict[str, Callable[[FaultProxy, int], Rule]] = {
 LOSSES = ONCE | OFTEN
 
 _keys = (f"lost-{number}" for number in itertools.count())
-
-
-@asynccontextmanager
-async def two_clients(server: RedisServer, proxy: FaultProxy) -> AsyncIterator[tuple[LockClient, LockClient]]:
-    """A client behind the proxy, and one that has no trouble."""
-    far = aiodlock.connect(f"redis://127.0.0.1:{proxy.port}/0", name="far")
-    async with far, aiodlock.connect(server.url, name="near") as near:
-        yield far, near
 
 
 async def contend(clients: tuple[LockClient, LockClient], kind: str, key: str, *, within: float) -> list[Event]:

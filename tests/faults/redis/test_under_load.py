@@ -11,6 +11,7 @@ from aiodlock.testing.processes import WorkerFailedError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge
+from tests.faults.redis.clients import through
 from tests.faults.redis.remains import ask, left_on
 
 KILL = ("CLIENT", "KILL", "TYPE", "pubsub")  # every client of ours has subscribed
@@ -21,7 +22,7 @@ FLUSH = ("SCRIPT", "FLUSH")
 def far(server: RedisServer, proxy: FaultProxy) -> str:
     """The server from some way off, so that there is always something on its way that can be lost."""
     proxy.delay(requests=0.002, replies=0.002)
-    return f"redis://127.0.0.1:{proxy.port}/0"
+    return through(proxy)
 
 
 def harm(
