@@ -1,0 +1,115 @@
+"""Broken twins of the engine: each leaves out one rule of the protocol, and the fuzz has to find it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from aiodlock._core.cohort import Cohort
+from aiodlock._core.engine import Engine
+from aiodlock._core.line import Answer, Call, Called, Ticket, Waiting, deadline_of
+from aiodlock._core.place import INSIDE, WAITING, Place
+
+Change = tuple[type[Any], str, Callable[..., Any]]
+
+
+def no_burying() -> Change:
+    """Leaving never leaves a tombstone."""
+
+    def send_leave(self: Place) -> None:
+        self.engine.work.own(self.engine.backend.leave(self.ticket, bury=False), self._left)
+
+    return Place, "_send_leave", send_leave
+
+
+def same_id_again() -> Change:
+    """A ticket that is gone stands again by the same id."""
+    make = Cohort._ticket
+
+    def ticket(self: Cohort) -> Ticket:
+        made = make(self)
+        old = _last_ids.setdefault(self.engine, {}).setdefault(self.line, made.id)
+        return made if old in self.engine.places else replace(made, id=old)
+
+    _last_ids: dict[Engine, dict[object, Any]] = {}
+    return Cohort, "_ticket", ticket
+
+
+def waiting_moves_back() -> Change:
+    """A late answer that we wait is believed although we are inside."""
+    hear = Place._hear
+
+    def hear_all(self: Place, sent_at: float, answer: Answer) -> None:
+        if isinstance(answer, Waiting) and self.state is INSIDE:
+            self.state = WAITING
+        hear(self, sent_at, answer)
+
+    return Place, "_hear", hear_all
+
+
+def stale_call() -> Change:
+    """A call is believed over any connection and with any epoch."""
+
+    def called(self: Place, call: Called) -> None:
+        life = self.ticket.waiting_life
+        if self.state is INSIDE:
+            self.hear_company(call.company)
+        elif self.answered:
+            self._enter(call.epoch, life, deadline_of(self.believed_at, life), company=call.company)
+        else:
+            self.look()
+
+    return Place, "called", called
+
+
+def counted_from_answer() -> Change:
+    """A life is counted from when its answer came, not from before it was asked for."""
+    hear = Place._hear
+    return Place, "_hear", lambda self, _sent_at, answer: hear(self, self.engine.now(), answer)
+
+
+def handed_on_after_leaving() -> Change:
+    """When leave-and-stand was sent, the old ticket is handed on once more."""
+    stand = Cohort._stand
+
+    def stand_and_hand_on(self: Cohort, *, instead_of: Place | None = None) -> None:
+        stand(self, instead_of=instead_of)
+        if instead_of is not None and (waiter := self.next_waiter()) is not None:
+            waiter.set_result(self._own(instead_of, self.engine.now()))
+
+    return Cohort, "_stand", stand_and_hand_on
+
+
+def call_for_nobody() -> Change:
+    """A call that nobody here waits for is not answered."""
+    on_call = Engine.on_call
+
+    def on_known_call(self: Engine, call: Call) -> None:
+        if not isinstance(call, Called) or call.id in self.places:
+            on_call(self, call)
+
+    return Engine, "on_call", on_known_call
+
+
+# Each with the rules by which it is found, one of which has to be broken within so many seeds.
+TWINS: dict[Callable[[], Change], tuple[set[str], int]] = {
+    no_burying: ({"orphan"}, 300),
+    same_id_again: ({"exclusion"}, 300),
+    waiting_moves_back: ({"exclusion"}, 300),
+    stale_call: ({"exclusion"}, 3000),
+    counted_from_answer: ({"exclusion"}, 300),
+    handed_on_after_leaving: ({"exclusion"}, 300),
+    call_for_nobody: ({"orphan called"}, 3000),
+}
+
+
+@contextmanager
+def broken(twin: Callable[[], Change]) -> Iterator[None]:
+    """Play with this twin in place of the engine."""
+    owner, name, changed = twin()
+    with patch.object(owner, name, changed):
+        yield
