@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from aiodlock._core.cancel import finish
+from aiodlock._core.cancel import finish, insist
 from aiodlock._core.engine import Engine
 from aiodlock._core.line import Row
 from aiodlock.backends.base import Backend
@@ -125,7 +125,7 @@ class LockClient:
                 raise ClientClosedError("this client was closed while it opened: connect() again")
         except BaseException as error:
             self._closed = True
-            closing = asyncio.ensure_future(self._backend.aclose())
+            closing = asyncio.ensure_future(insist(self._backend.aclose))
             if await finish(closing, within=1.0) and (second := closing.exception()):
                 error.add_note(f"closing failed as well: {second!r}")
             raise

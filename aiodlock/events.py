@@ -19,7 +19,6 @@ __all__ = [
     "LeaveUnconfirmed",
     "LockAcquired",
     "LockReleased",
-    "SinkFailed",
     "SizeDiffered",
     "TaskFailed",
 ]
@@ -119,14 +118,6 @@ class TaskFailed(Event):
 
     name: ClassVar[str] = "task.failed"
     what: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class SinkFailed(Event):
-    """A sink raised; counted, never passed on to a lock."""
-
-    name: ClassVar[str] = "sink.failed"
     error: str
 
 

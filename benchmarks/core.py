@@ -69,11 +69,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _races(rounds: int, seconds: float) -> list[Check]:
-    laps: dict[str, list[tuple[Lap, Lap]]] = {race.name: [] for race in RACES}
+    laps: dict[Race, list[tuple[Lap, Lap]]] = {race: [] for race in RACES}
     for turn in range(rounds):
         for race in RACES:
-            laps[race.name].append(_both_sides(race, seconds, ours_first=turn % 2 == 1))
-    return [check for race in RACES for check in _judged(race, laps[race.name])]
+            laps[race].append(_both_sides(race, seconds, ours_first=turn % 2 == 1))
+    return [check for race in RACES for check in _judged(race, laps[race])]
 
 
 def _both_sides(race: Race, seconds: float, *, ours_first: bool) -> tuple[Lap, Lap]:
@@ -89,7 +89,7 @@ def _judged(race: Race, laps: Sequence[tuple[Lap, Lap]]) -> list[Check]:
     rates = f"{number(ours.median)}/s against {number(theirs.median)}/s"
     spread = f"{ratio.least:.2f}-{ratio.most:.2f}, {rates}; by CPU {by_cpu.median:.2f}"
     return [
-        Check(f"{race.name}: x asyncio.Lock", ratio.median, least=race.floor, spread=spread),
+        Check(f"{race.name}: x {race.rival}", ratio.median, least=race.floor, spread=spread),
         Check(f"{race.name}: Jain, worst round", min(ours.jain for ours, _ in laps), least=0.99),
         Check(f"{race.name}: violations", sum(ours.violations for ours, _ in laps), most=0),
     ]

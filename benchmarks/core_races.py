@@ -1,4 +1,4 @@
-"""aiodlock on ``memory://`` against asyncio.Lock, in one process on one loop: what the core costs on top of a queue.
+"""aiodlock on ``memory://`` against asyncio's own, in one process on one loop: what the core costs on top of a queue.
 
 Both sides run the same loop. Ours also reads the fence, so that it cannot be left out. A race begins with everybody
 parked behind a held lock and ends when the last task is through.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from aiodlock import Lock, connect
+from aiodlock import Lock, LockClient, connect
 from benchmarks.figures import jain
 
 __all__ = ["RACES", "Lap", "Race", "lap"]
@@ -117,15 +117,48 @@ async def _function_ours(lock: Lock, course: Course, me: int) -> None:
         await lock.run(section)
 
 
+# --- many inside at once -------------------------------------------------------------------------------------
+
+
+async def _with_others(lock: AbstractAsyncContextManager[object], course: Course, me: int) -> None:
+    while clock() < course.end:
+        async with lock:
+            pass
+        course.counts[me] += 1
+        await asyncio.sleep(0)  # a section that nobody waits for does not yield
+
+
+async def _among_few(lock: AbstractAsyncContextManager[object], course: Course, me: int) -> None:
+    while clock() < course.end:
+        async with lock:
+            course.inside += 1
+            course.violations += course.inside > _PERMITS
+            await asyncio.sleep(0)
+            course.inside -= 1
+        course.counts[me] += 1
+
+
+class _NoLock:
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *error: object) -> None:
+        pass
+
+
+_PERMITS = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Race:
     """One comparison and the ratio that ours must reach."""
 
     name: str
     tasks: int
-    floor: float | None  # None: run for its violations
+    floor: float | None  # None: its ratio is shown only
     theirs: Visit
     ours: Visit
+    rival: str = "asyncio.Lock"
     longer: float = 1.0  # times the window: with four or five turns each, a perfect queue has a Jain of 0.988
 
 
@@ -135,18 +168,38 @@ RACES = (
     Race("100 tasks, 1 ms section", 100, 0.97, _lasting_theirs(0.001), _lasting_ours(0.001), longer=3.0),
     Race("1,000 tasks, run(fn)", 1000, 2.5, _function_theirs, _function_ours),
     Race("1,000 tasks, section of one loop step", 1000, None, _lasting_theirs(0), _lasting_ours(0)),
+    Race("100 tasks, semaphore of 10", 100, None, _among_few, _among_few, "asyncio.Semaphore"),
+    Race("100 readers inside together", 100, 1 / 1.1, _with_others, _with_others, "our lock's hand-off"),
+    Race("100 readers inside together", 100, None, _with_others, _with_others, "no lock"),
 )
 
 
 async def lap(race: Race, *, ours: bool, seconds: float) -> Lap:
     """Let one side run for *seconds*, or longer where the race needs it."""
-    seconds *= race.longer
-    if not ours:
-        theirs = asyncio.Lock()
-        return await _ride(theirs, lambda course, me: race.theirs(theirs, course, me), race.tasks, seconds)
-    async with connect("memory://") as locks:
-        lock = locks.lock("core")
-        return await _ride(lock, lambda course, me: race.ours(lock, course, me), race.tasks, seconds)
+    async with connect("memory://") as locks, AsyncExitStack() as kept:
+        lock = await _ours(race, locks, kept) if ours else _rival(race, locks)
+        visit = race.ours if ours else race.theirs
+        return await _ride(lock, lambda course, me: visit(lock, course, me), race.tasks, seconds * race.longer)
+
+
+async def _ours(race: Race, locks: LockClient, kept: AsyncExitStack) -> AbstractAsyncContextManager[object]:
+    if race.theirs is _among_few:
+        return locks.semaphore("core", permits=_PERMITS)
+    if race.theirs is _with_others:
+        reader = locks.rwlock("core").read()
+        await kept.enter_async_context(await reader.acquire())  # so that everybody joins a place that is inside
+        return locks.rwlock("core").read()
+    return locks.lock("core")
+
+
+def _rival(race: Race, locks: LockClient) -> AbstractAsyncContextManager[object]:
+    rivals = {
+        "asyncio.Lock": asyncio.Lock,
+        "asyncio.Semaphore": lambda: asyncio.Semaphore(_PERMITS),
+        "our lock's hand-off": lambda: locks.lock("core"),
+        "no lock": _NoLock,
+    }
+    return rivals[race.rival]()
 
 
 async def _ride(

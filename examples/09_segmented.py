@@ -26,6 +26,12 @@ async def vote(hot: aiodlock.SegmentedLock, voter: str, poll: Poll) -> None:
         poll.inside -= 1
 
 
+async def browse(hot: aiodlock.SegmentedLock, voter: str) -> int:
+    async with hot.lock(voter, steal=True) as hold:  # her own segment, or another one that is free
+        await asyncio.sleep(0.05)
+        return hold.segment
+
+
 async def main() -> None:
     poll = Poll(segments=8)
     async with aiodlock.connect(URL) as locks:
@@ -34,9 +40,8 @@ async def main() -> None:
         async with hot.all():  # nobody votes while we count
             print(f"votes: {sum(poll.votes)}, in {sum(v > 0 for v in poll.votes)} segments")
         print(f"inside at once: {poll.most}")
-
-        async with hot.lock("ann") as own, hot.any() as other:  # her own, then whichever is free
-            print(f"ann has two segments: {own.segment != other.segment}")
+        tabs = await asyncio.gather(*(browse(hot, "ann") for _ in range(3)))
+        print(f"three tabs of ann, segments: {len(set(tabs))}")
 
 
 asyncio.run(main())

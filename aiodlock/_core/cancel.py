@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 
-__all__ = ["finish"]
+__all__ = ["finish", "insist"]
 
 
 async def finish(work: asyncio.Future[Any], *, within: float) -> bool:
@@ -33,6 +34,16 @@ async def finish(work: asyncio.Future[Any], *, within: float) -> bool:
     if cancelled is not None:
         raise cancelled
     return work.done()
+
+
+async def insist(step: Callable[[], Awaitable[object]]) -> None:
+    """Do *step*, which is short, to its end: again, if somebody cancels this task of ours with all the others."""
+    while True:
+        try:
+            await step()
+            return
+        except asyncio.CancelledError:
+            continue
 
 
 async def _wait(work: asyncio.Future[Any], loop: asyncio.AbstractEventLoop, seconds: float) -> None:

@@ -16,9 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aiodlock._core.fence import COUNTS
-from aiodlock._core.hold import LEASE_ENDED, RELEASED, Hold
+from aiodlock._core.fence import LAST_COUNT
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
+from aiodlock._core.ownership import LEASE_ENDED, RELEASED
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockError, TooManyWaitersError
@@ -85,19 +86,17 @@ class Cohort:
                 return self._hand_out(place, now)
         return None
 
-    def queue(self) -> Waiter:
-        """Wait behind the others."""
+    def queue(self, *, stand: bool = True) -> Waiter:
+        """Wait behind the others; with *stand* false, without a ticket for it until the next balance()."""
         engine = self.engine
         if engine.waiting >= engine.most_waiters:
-            raise TooManyWaitersError(
-                self.line.key, f"{engine.waiting} tasks wait already, {self.line.key!r} is one too many: shed load"
-            )
+            raise engine.too_many(self.line)
         engine.waiting += 1
         waiter: Waiter = asyncio.Future(loop=engine.loop)
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
-        elif not self.inside or self.most > 1:
+        elif stand and (not self.inside or self.most > 1):
             self.balance()
         return waiter
 
@@ -151,7 +150,12 @@ class Cohort:
             if not waiter.done():
                 engine.waiting -= 1
                 hold._state = RELEASED
-                waiter.set_result(self._own(place, now))
+                place.count = count = place.count + 1
+                own = self._hold(self, place, count, now)
+                place.holds = (own,)
+                if count == LAST_COUNT or engine.is_loud:
+                    self._mark_rare(own)
+                waiter.set_result(own)
                 return True
             self.dead -= 1
         return False
@@ -174,9 +178,11 @@ class Cohort:
             self.serve(place, now)
 
     def confirmed(self, place: Place) -> None:
-        """Hear that *place* is inside for its full ttl."""
+        """Hear that *place* is inside for its full ttl: its batch begins when it is handed out, not when called."""
         if not place.served:
-            self.serve(place, self.engine.now())
+            place.company_since = now = self.engine.now()
+            place.set_until()
+            self.serve(place, now)
 
     def serve(self, place: Place, now: float) -> None:
         """Hand a fresh place to the first who waits."""
@@ -296,7 +302,7 @@ class Cohort:
             place, _ = self.standing.popitem()
             place.leave()
         if not (self.live or self.tries or self.standing or self.inside or (self.runs and self.runs.is_busy)):
-            self._retire()
+            self.retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:
         """Give everybody who waits an error of their own."""
@@ -322,13 +328,16 @@ class Cohort:
 
     def _own(self, place: Place, now: float) -> Hold:
         place.count = count = place.count + 1
-        if count == COUNTS - 1:
-            place.until = 0.0  # the fence's count is used up: so is the batch
         own = self._hold(self, place, count, now)
-        if self.engine.is_loud:
-            own._simple = False
         place.holds = (own,)
+        if count == LAST_COUNT or self.engine.is_loud:
+            self._mark_rare(own)
         return own
+
+    def _mark_rare(self, own: Hold) -> None:
+        own._simple = False
+        if own._count == LAST_COUNT:
+            own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
         if now < place.until and (waiter := self.next_waiter()) is not None:
@@ -417,7 +426,8 @@ class Cohort:
         self._retry_timer = None
         self.balance()
 
-    def _retire(self) -> None:
+    def retire(self) -> None:
+        """Be used no more; whoever comes now asks for another."""
         if not self.retired:
             self.retired = True
             self._forget_dead()

@@ -91,19 +91,23 @@ class Combiner:
             self._fail(error)
 
     def _run_batch(self, own: Hold) -> None:
-        now, runs = self._cohort.engine.now, self._runs
-        began = now()
-        end = min(began + self._cohort.engine.batch, own._place.until)
-        while runs and now() < end:
-            function, result = runs.popleft()
-            if result.done():
-                continue
-            try:
-                result.set_result(function())
-            except StopIteration as error:  # a future cannot carry it
-                result.set_exception(RuntimeError(f"the function raised {error!r}"))
-            except BaseException as error:  # also what the caller's task has to raise itself
-                result.set_exception(error)
+        now, runs, batch = self._cohort.engine.now, self._runs, self._cohort.engine.batch
+        began = looked_at = now()
+        end = min(began + batch, own._place.until)
+        stride = 1  # functions until the next look at the clock: more of them while they are quick
+        while runs and looked_at < end:
+            for _ in range(min(stride, len(runs))):
+                function, result = runs.popleft()
+                if result.done():
+                    continue
+                try:
+                    result.set_result(function())
+                except StopIteration as error:  # a future cannot carry it
+                    result.set_exception(RuntimeError(f"the function raised {error!r}"))
+                except BaseException as error:  # also what the caller's task has to raise itself
+                    result.set_exception(error)
+            before, looked_at = looked_at, now()
+            stride = min(2 * stride, 32) if looked_at - before < batch / 32 else 1
 
     def _fail(self, error: BaseException) -> None:
         for _, result in self._runs:

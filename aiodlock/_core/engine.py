@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from aiodlock._core.cancel import insist
 from aiodlock._core.cohort import Cohort, Shape
-from aiodlock._core.hold import Hold, Owners
+from aiodlock._core.hold import Hold
 from aiodlock._core.latches import Latches
 from aiodlock._core.line import (
     Answer,
@@ -27,13 +28,14 @@ from aiodlock._core.line import (
     TicketGone,
     TicketId,
 )
+from aiodlock._core.ownership import Owners
 from aiodlock._core.place import FIRST_PAUSE, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend
 from aiodlock.clock import Clock
-from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError
+from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError, TooManyWaitersError
 from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
 from aiodlock.policy import Policy
 
@@ -111,6 +113,12 @@ class Engine:
             owners = self._owners[line] = Owners()
         return owners
 
+    def too_many(self, line: LineId) -> TooManyWaitersError:
+        """Return the error for a task that would be one too many."""
+        return TooManyWaitersError(
+            line.key, f"{self.waiting} tasks wait already, {line.key!r} is one too many: shed load"
+        )
+
     def new_id(self) -> TicketId:
         """Return an id that nobody used or will use."""
         return TicketId(next(self._ids))
@@ -133,9 +141,7 @@ class Engine:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
         work = self.work.own(verb, lambda _: None)
         await asyncio.wait((work,))
-        if work.cancelled():
-            raise ClientClosedError("the client was closed before the server answered")
-        return work.result()
+        return self.work.result_of(work)
 
     def limit(self, future: asyncio.Future[Any], seconds: float, outcome: object) -> None:
         """End *future* after *seconds*, if nothing else does: with *outcome*, raised if it is an error."""
@@ -160,10 +166,10 @@ class Engine:
             try:
                 return await verb()
             except BackendUnavailableError:
-                if self.now() + pause >= until:
+                if (left := until - self.now()) <= 0:
                     raise
             woken = self.loop.create_future()
-            self.limit(woken, pause, None)
+            self.limit(woken, min(pause, left), None)
             await woken
             pause = min(2 * pause, within / 6)
 
@@ -240,23 +246,23 @@ class Engine:
         self.is_open, self.is_loud = False, True
         for cohort in [*self._cohorts.values(), *self._alone]:
             cohort.fail(_closed)
-            cohort.retired = True  # whoever comes now asks for another, and hears that we are closed
+            cohort.retire()  # whoever comes now asks for another, and hears that we are closed
         self.latches.fail(_closed)
         places = list(self.places.values())
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}
         for place in places:
             place.lose("its client was closed")
         if self._ending:
-            self._ended = self.loop.create_future()
-            await asyncio.wait((self._ended,), timeout=CLOSING)
+            ended = self._ended = self.loop.create_future()
+            await insist(lambda: asyncio.wait((ended,), timeout=CLOSING))
         for place in places:
             place.leave()  # also where a hold is in no block, or its task has not come to take it
-        await self._leave_lines()
+        await insist(self._leave_lines)
         self.watchdog.stop()
         try:
-            await self.backend.aclose()
+            await insist(self.backend.aclose)
         finally:
-            await self.work.stop()
+            await insist(self.work.stop)
             if self.events is not None:
                 self.events.flush()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["COUNTS", "COUNT_BITS", "EPOCHS", "fence", "split"]
+__all__ = ["COUNTS", "COUNT_BITS", "EPOCHS", "LAST_COUNT", "fence", "split"]
 
 COUNT_BITS = 15
-COUNTS = 1 << COUNT_BITS  # local hand-offs of one ticket; when they are used up the batch is over
+COUNTS = 1 << COUNT_BITS
+LAST_COUNT = COUNTS - 1  # ownerships of one ticket; when they are used up the batch is over
 EPOCHS = 1 << 48
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -40,17 +41,21 @@ class Latches:
 
     def watch(self, line: LineId, look: Look, *, every: float) -> Watch:
         """Wait for *line* to open; *look* asks the server, which also keeps the latch alive."""
-        watch: Watch = self._engine.loop.create_future()
+        engine = self._engine
+        if engine.waiting >= engine.most_waiters:
+            raise engine.too_many(line)
+        engine.waiting += 1
+        watch: Watch = engine.loop.create_future()
         watched = self._watched.get(line)
         if watched is None:
             watched = self._watched[line] = _Watched(look, every)
-            watched.watches[watch] = None
             self.look(line)
         watched.watches[watch] = None
         return watch
 
     def forget(self, line: LineId, watch: Watch) -> None:
         """Wait no longer."""
+        self._engine.waiting -= 1
         if watched := self._watched.get(line):
             watched.watches.pop(watch, None)
             if not watched.watches:
@@ -77,13 +82,13 @@ class Latches:
     def _looked(self, line: LineId, watched: _Watched, answer: bool | BackendError) -> None:
         if self._watched.get(line) is not watched:
             return
-        if answer is True or isinstance(answer, BackendError):
-            self._drop(line)
-            for watch in watched.watches:
-                if not watch.done():
-                    watch.set_result(True) if answer is True else watch.set_exception(answer)
-        else:
+        if answer is False:
             self._plan(line, watched)
+            return
+        self._drop(line)
+        for watch in watched.watches:
+            if not watch.done():
+                watch.set_result(True) if answer is True else watch.set_exception(copy.copy(answer))
 
     def _plan(self, line: LineId, watched: _Watched) -> None:
         watched.unplan()

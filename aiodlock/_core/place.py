@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aiodlock._core.fence import COUNTS
+from aiodlock._core.fence import LAST_COUNT
 from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError
 from aiodlock.events import LeaveUnconfirmed
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "PlaceState"]
 
+SHORTEST_LOOK = 0.001  # a server that says "at once" again and again is not asked in a hot loop
 FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up to a third of the life
 
 
@@ -172,11 +173,12 @@ class Place:
 
     def hear_company(self, company: bool) -> None:
         """Hear whether others wait behind us."""
-        if company == self.company or self.state is not INSIDE:
+        if company == self.company:
             return
         self.company, self.company_since = company, self.engine.now()
-        self.set_until()
-        self.cohort.company_changed(self)
+        if self.state is INSIDE:  # else it was told before the answer that we are
+            self.set_until()
+            self.cohort.company_changed(self)
 
     def renewed(self, sent_at: float, knew_inside: bool, answer: Answer | BackendError | None) -> None:
         """Hear the answer to a renewal; one that says less than we know means that the server forgot."""
@@ -225,7 +227,7 @@ class Place:
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - self.life / 3
-        if self.count >= COUNTS - 1 or self.asked_to_go:
+        if self.count >= LAST_COUNT or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
             until = min(until, self.company_since + self.engine.batch)
@@ -278,7 +280,7 @@ class Place:
             case Waiting() if self.state is WAITING:
                 self.believed_at = max(self.believed_at, sent_at)
                 self.last = answer.last
-                look_again = self.cohort.look_after(min(answer.look_again, self.life / 3))
+                look_again = max(SHORTEST_LOOK, self.cohort.look_after(min(answer.look_again, self.life / 3)))
                 self.engine.watchdog.watch(self, self.engine.now() + look_again)
                 self.cohort.told_to_wait(answer.holder)
             case Gone(why=why) if self.state is INSIDE:
@@ -297,7 +299,7 @@ class Place:
             return
         self._move(INSIDE)
         self.epoch, self.life, self.deadline = epoch, life, deadline
-        self.company, self.company_since = company, now
+        self.company, self.company_since = company or self.company, now
         self.set_until()
         self.plan_visit(now)
         self.cohort.entered(self, now)

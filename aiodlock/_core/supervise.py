@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from aiodlock.errors import BackendError, BackendUnavailableError
+from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError
 
 __all__ = ["Supervisor"]
 
@@ -30,6 +30,12 @@ class Supervisor:
         self._work.add(future)
         future.add_done_callback(partial(self._ended, done))
         return future
+
+    def result_of(self, work: asyncio.Future[T]) -> T:
+        """Return what came of *work*; if it was stopped, that is no cancellation of whoever asks."""
+        if work.cancelled():
+            raise ClientClosedError("the client was closed before the server answered")
+        return work.result()
 
     async def drain(self, *, within: float) -> None:
         """Wait for what is under way, also for what its ends bring about, at most *within* seconds."""

@@ -122,7 +122,7 @@ class MemoryServer:
         if instead_of is not None and (old := line.stands.get(instead_of)):
             line.remove(old)
         is_new = ticket.id not in line.stands
-        refusal = self._refuse(line, ticket, now) if is_new else None
+        refusal = self._refuse(line, ticket, now, most=client.capabilities.most_tickets) if is_new else None
         if is_new and not refusal:
             self._stand(line, ticket, client, now)
         self._call_in(line, now, quiet=ticket.id if is_new else None)
@@ -195,10 +195,10 @@ class MemoryServer:
             latch = self._latches[line_id] = _Latch(count)
         latch.ends = max(latch.ends, now + ttl)
         latch.watchers.add(client)
-        if down and operation not in latch.operations:
+        if down and latch.left and operation not in latch.operations:
             latch.operations.add(operation)
-            before, latch.left = latch.left, max(0, latch.left - down)
-            if before and not latch.left:
+            latch.left = max(0, latch.left - down)
+            if not latch.left:
                 for watcher in latch.watchers:
                     watcher.push(Opened(line_id))
         return latch.left
@@ -248,12 +248,14 @@ class MemoryServer:
         if swept:
             self._call_in(line, now)
 
-    def _refuse(self, line: _Line, ticket: Ticket, now: float) -> Gone | None:
+    def _refuse(self, line: _Line, ticket: Ticket, now: float, *, most: int) -> Gone | None:
         until, why = line.tombstones.get(ticket.id, (0.0, GoneWhy.BURIED))
         if until > now:
             return Gone(why)
         if ticket.weight > line.size:
             return Gone(GoneWhy.TOO_HEAVY)
+        if len(line.stands) >= most:
+            return Gone(GoneWhy.FULL, line.holder())
         return None
 
     def _stand(self, line: _Line, ticket: Ticket, client: MemoryBackend, now: float) -> None:
@@ -358,7 +360,7 @@ class MemoryBackend:
         server: MemoryServer | None = None,
         network: Network | None = None,
     ) -> None:
-        self.address = f"memory://{name}" if name else f"memory://#{id(self):x}"
+        self.address = f"memory://{name}" if name else f"memory://#{id(server or self):x}"
         self.network = network or Network()
         self.via = 0
         self._name = name

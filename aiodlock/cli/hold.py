@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 from asyncio.subprocess import Process
@@ -12,6 +13,7 @@ from typing import Annotated, Self
 
 import typer
 
+from aiodlock._core.cancel import finish
 from aiodlock._core.hold import Hold
 from aiodlock.cli.session import Stop, client_of, explained
 from aiodlock.cli.terminal import Terminal, signal_group
@@ -29,10 +31,10 @@ _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, sign
 def hold(
     url: Annotated[str, typer.Argument(help="The server, for example redis://localhost:6379/0.")],
     key: Annotated[str, typer.Argument(help="What to lock.")],
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run while holding it.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="After --: what to run while holding it.")],
     ttl: Annotated[float, typer.Option(help="Lease in seconds, renewed while the command runs.")] = 30.0,
     wait: Annotated[
-        float | None, typer.Option(help="Seconds to wait for the lock; 0 tries once. [default: for ever]")
+        float | None, typer.Option(help="Seconds to wait for the lock; 0 tries once.", show_default="for ever")
     ] = None,
     grace: Annotated[float, typer.Option(min=0.0, help="Seconds between SIGTERM and SIGKILL when it is lost.")] = 5.0,
 ) -> int:
@@ -66,16 +68,21 @@ async def run_holding(lock: Lock, command: Sequence[str], *, grace: float = 5.0)
     with _Signals() as signals:
         try:
             async with lock as held:
-                process = await _start(command, held)
+                signals.hold_back()
+                starting = asyncio.ensure_future(_start(command, held))
                 try:
+                    # Seen through whatever happens: a start torn in the middle would leave what the command started.
+                    await finish(starting, within=math.inf)
+                    process = starting.result()
                     with signals.passed_to(process.pid):
                         status = await process.wait()
                 finally:
-                    await _end(process, grace)
+                    if starting.exception() is None:
+                        await _end(starting.result(), grace)
         except asyncio.CancelledError:
-            if signals.received is None:
+            if signals.ended_wait is None:
                 raise
-            return _SIGNALLED + signals.received
+            return _SIGNALLED + signals.ended_wait
     return _SIGNALLED - status if status < 0 else status
 
 
@@ -107,10 +114,11 @@ async def _end(process: Process, grace: float) -> None:
 
 
 class _Signals:
-    """Signals to us: passed on to the command; before it runs, they end the wait for the lock."""
+    """Signals to us: passed on to the command; before there is one, they end the wait for the lock."""
 
     def __init__(self) -> None:
-        self.received: int | None = None
+        self.ended_wait: int | None = None
+        self._held_back: list[int] | None = None
         self._group: int | None = None
         self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
@@ -125,9 +133,16 @@ class _Signals:
         for number in self._numbers:
             self._loop.remove_signal_handler(number)
 
+    def hold_back(self) -> None:
+        """Keep what comes while the command starts."""
+        self._held_back = []
+
     @contextmanager
     def passed_to(self, group: int) -> Iterator[None]:
+        """Send on to *group* what was held back and what comes; lend it the terminal."""
         self._group = group
+        for number in self._held_back or ():
+            signal_group(group, number)
         with Terminal(group) as terminal:
             self._loop.add_signal_handler(signal.SIGCHLD, terminal.look)
             try:
@@ -136,8 +151,10 @@ class _Signals:
                 self._loop.remove_signal_handler(signal.SIGCHLD)
 
     def _receive(self, number: int) -> None:
-        self.received = number
         if self._group is not None:
             signal_group(self._group, number)
+        elif self._held_back is not None:
+            self._held_back.append(number)
         elif self._task is not None:
+            self.ended_wait = number
             self._task.cancel()

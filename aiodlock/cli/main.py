@@ -24,13 +24,14 @@ __all__ = ["app", "run"]
 
 _INTERRUPTED = 130
 
-# typer has click's errors, and in newer releases a click of its own: this is the base of all wrong usage in both.
+# The base of all wrong usage, which typer does not export.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     help="Distributed locks: look at them, hold one around a command, try them in a flash sale.",
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # paragraphs flow, and brackets are brackets
 )
 app.command()(seckill)
 app.command()(inspect)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import glob
-from asyncio import CancelledError
+from asyncio import CancelledError, get_running_loop
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from aiodlock._core.block import GRACE
 from aiodlock._core.cancel import finish
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
-from aiodlock._core.hold import GRACE, Hold, Owners, Task, current_task
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, Row, Ticket
+from aiodlock._core.ownership import Owners, Task, current_task
 from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError
 from aiodlock.events import LockAcquired
 from aiodlock.policy import DEFAULT, Default, Policy, check_wait
@@ -83,7 +85,7 @@ class Synchronizer(Generic[_HoldT]):
         cohort = self._cohort
         if cohort is None or cohort.retired:
             cohort = self._enlist()
-        task = current_task(cohort.engine.loop)
+        task = current_task(self._loop)  # type: ignore[arg-type]
         if task is None:
             self._client._at_work()  # raises where another loop runs
         if task in cohort.owners:
@@ -141,20 +143,30 @@ class Synchronizer(Generic[_HoldT]):
         cohort = self._cohort
         if cohort is None or cohort.retired:
             cohort = self._enlist()
-        task = current_task(cohort.engine.loop)
-        if task is None:
-            self._client._at_work()  # raises where another loop runs
-        if task in cohort.owners:
+        loop = cohort.engine.loop
+        if get_running_loop() is not loop:
+            self._client._at_work()  # raises
+        if cohort.owners and (task := current_task(loop)) in cohort.owners:
             if self._held_in(cohort, task) is not None:
                 return function()
             cohort = self._enlist()
-        if self._wait == 0:
+        if self._wait is not None:
+            return await self._run_at_most(function, cohort, self._wait)
+        runs = cohort.runs or Combiner(cohort)
+        result = runs.add(function)
+        try:
+            return await result
+        except CancelledError:
+            runs.give_up()
+            raise
+
+    async def _run_at_most(self, function: Callable[[], _T], cohort: Cohort, wait: float) -> _T:
+        if wait == 0:
             async with self:  # one answer of the server is waited for
                 return function()
         runs = cohort.runs or Combiner(cohort)
         result: asyncio.Future[Any] = runs.add(function)
-        if self._wait is not None:
-            cohort.engine.limit(result, self._wait, DEFAULT)
+        cohort.engine.limit(result, wait, DEFAULT)
         try:
             outcome = await result
         except CancelledError:
@@ -162,7 +174,7 @@ class Synchronizer(Generic[_HoldT]):
             raise
         if outcome is DEFAULT:
             runs.give_up()
-            raise AcquireTimeoutError(self.key, waited=self._wait or 0.0, holder=cohort.holder)
+            raise AcquireTimeoutError(self.key, waited=wait, holder=cohort.holder)
         return cast("_T", outcome)
 
     async def locked(self) -> bool:

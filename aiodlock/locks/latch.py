@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiodlock._core.line import LineId
+from aiodlock._core.line import WAITING_LIFE, LineId
 from aiodlock.errors import AcquireTimeoutError
 from aiodlock.policy import DEFAULT, Default, Policy, check_count, check_wait
 
@@ -52,22 +52,26 @@ class Latch:
         return await self._ask(down=0, operation="")
 
     async def opened(self, wait: float | Default | None = DEFAULT) -> None:
-        """Wait until the count is 0, at most *wait* seconds; then raise `AcquireTimeoutError`.
+        """Wait until the count is 0, at most *wait* seconds (0: one look); then raise `AcquireTimeoutError`.
 
         Cancellation: nothing is left behind.
         """
         limit = self._policy.wait if isinstance(wait, Default) else check_wait(wait)
+        if not await (self._is_open() if limit == 0 else self._watch(limit)):
+            raise AcquireTimeoutError(self.key, waited=limit or 0.0)
+
+    async def _watch(self, limit: float | None) -> bool:
         engine = self._client._at_work()
-        watch = engine.latches.watch(self._line, self._look, every=self._policy.ttl / 3)
+        every = min(self._policy.ttl, WAITING_LIFE) / 3
+        watch = engine.latches.watch(self._line, self._is_open, every=every)
         if limit is not None:
             engine.limit(watch, limit, False)
         try:
-            if not await watch:
-                raise AcquireTimeoutError(self.key, waited=limit or 0.0)
+            return await watch
         finally:
             engine.latches.forget(self._line, watch)
 
-    async def _look(self) -> bool:
+    async def _is_open(self) -> bool:
         return await self._ask(down=0, operation="") == 0
 
     async def _ask(self, *, down: int, operation: str) -> int:

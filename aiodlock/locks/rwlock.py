@@ -46,7 +46,7 @@ class WriteHold(Hold):
         told = cast("WriteHold", self._own)._read_on()
         await asyncio.wait((told,))
         self.check()
-        told.result()
+        self._cohort.engine.work.result_of(told)
 
     def _again(self, on_lost: OnLost) -> Self:
         hold = super()._again(on_lost)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
-from aiodlock._core.cohort import Cohort, Shape, Waiter
-from aiodlock._core.hold import Hold, Task
+from aiodlock._core.cohort import Shape
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId
+from aiodlock._core.ownership import Task
 from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, ConfigurationError
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.multi import MultiLock
+from aiodlock.locks.race import Race
 from aiodlock.locks.several import Several
 from aiodlock.policy import Policy, check_count, check_key
 
@@ -52,11 +53,11 @@ class SegmentLock(Synchronizer[SegmentHold]):
     def __init__(self, whole: SegmentedLock, segment: int) -> None:
         line = LineId("segment", f"{whole.key}:{segment}")
         super().__init__(whole._client, line, whole._policy, Shape(hold=SegmentHold))
-        self._guard = whole._guard
+        self._agreement = whole._agreement
         self.segment = segment
 
     async def __aenter__(self) -> SegmentHold:
-        if self._guard.is_held:
+        if self._agreement.is_held:
             return await super().__aenter__()
         hold = await self._acquire(self._wait)
         return await hold.__aenter__()
@@ -66,13 +67,13 @@ class SegmentLock(Synchronizer[SegmentHold]):
 
         Cancellation: the function is not called if its turn has not come; nothing is left behind.
         """
-        if self._guard.is_held:
+        if self._agreement.is_held:
             return await super().run(function)
         async with self:
             return function()
 
     async def _acquire(self, limit: float | None) -> SegmentHold:
-        return await super()._acquire(await self._guard.agree(limit))
+        return await super()._acquire(await self._agreement.agree(limit))
 
 
 class AnySegment(Several[SegmentHold]):
@@ -80,7 +81,7 @@ class AnySegment(Several[SegmentHold]):
 
     def __init__(self, whole: SegmentedLock, home: SegmentLock | None = None) -> None:
         super().__init__(whole.key, whole._locks, wait=whole._policy.wait)
-        self._guard = whole._guard
+        self._agreement = whole._agreement
         self._locks = whole._locks
         self._home = home
 
@@ -88,20 +89,10 @@ class AnySegment(Several[SegmentHold]):
         for lock in self._locks:
             if lock._is_held_here():
                 return await lock._acquire(limit)
-        left = await self._guard.agree(limit)
-        # One is tried before all of them are asked: where none is taken that is one ticket instead of N.
-        first = self._home or random.choice(self._locks)
-        return await first.try_acquire() or await self._race(left)
-
-    async def _race(self, limit: float | None) -> SegmentHold:
-        """Queue for every segment at once; the first one in wins, the others leave."""
-        engine = self._guard._client._at_work()
-        race = _Race(engine, only_try=limit == 0)
+        left = await self._agreement.agree(limit)
+        race = Race[SegmentLock](self._agreement._client._at_work())
         try:
-            for lock in self._locks:
-                race.enter(lock)
-            if limit:
-                engine.limit(race.over, limit, None)
+            race.start(self._locks, self._home or random.choice(self._locks), left)
             await race.over
             winner = race.winner()
         finally:
@@ -109,54 +100,7 @@ class AnySegment(Several[SegmentHold]):
         if winner is None:
             raise AcquireTimeoutError(self._key, waited=limit or 0.0, holder=race.holder)
         lock, own = winner
-        return await lock._take(own, limit)
-
-
-class _Race:
-    """One task that waits in the cohorts of several segments at once."""
-
-    holder: str | None = None  # of some segment, for error messages
-
-    def __init__(self, engine: Engine, *, only_try: bool) -> None:
-        self.over: asyncio.Future[None] = engine.loop.create_future()  # somebody is in, or nobody will be
-        self._only_try = only_try
-        self._runners: dict[Waiter, tuple[SegmentLock, Cohort]] = {}
-        self._running = 0
-
-    def enter(self, lock: SegmentLock) -> None:
-        cohort = lock._enlist()
-        own = cohort.grab()
-        if own is not None:
-            waiter: Waiter = self.over.get_loop().create_future()
-            waiter.set_result(own)
-        else:
-            waiter = cohort.attempt() if self._only_try else cohort.queue()
-        self._runners[waiter] = lock, cohort
-        self._running += 1
-        waiter.add_done_callback(self._ended)
-
-    def winner(self) -> tuple[SegmentLock, Hold] | None:
-        """Take out who is in; if nobody will be, raise what one of them got instead."""
-        for waiter, (lock, _) in self._runners.items():
-            if _is_in(waiter) and (own := waiter.result()) is not None:
-                del self._runners[waiter]
-                return lock, own
-        if not self._running:
-            for waiter in self._runners:
-                waiter.result()
-        return None
-
-    def end(self) -> None:
-        """Give up all others, and what they got meanwhile."""
-        for waiter, (_, cohort) in self._runners.items():
-            waiter.cancel()
-            self.holder = self.holder or cohort.holder
-            cohort.give_up_attempt(waiter) if self._only_try else cohort.give_up(waiter)
-
-    def _ended(self, waiter: Waiter) -> None:
-        self._running -= 1
-        if (_is_in(waiter) or not self._running) and not self.over.done():
-            self.over.set_result(None)
+        return await lock._take(own, left)
 
 
 class SegmentedLock:
@@ -172,7 +116,7 @@ class SegmentedLock:
         check_key(f"{key}:{segments}")  # as long as the longest key of a segment
         self._client = client
         self._policy = policy
-        self._guard = _Guard(client, key, policy, segments)
+        self._agreement = _Agreement(client, key, policy, segments)
         self._locks = [SegmentLock(self, segment) for segment in range(segments)]
 
     def __repr__(self) -> str:
@@ -182,6 +126,12 @@ class SegmentedLock:
         """Return the segment that *who* belongs to: the same in every process and Python version."""
         data = who if isinstance(who, bytes) else str(who).encode()
         return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") % self.segments
+
+    @overload
+    def lock(self, who: str | bytes | int, *, steal: Literal[False] = False) -> SegmentLock: ...
+
+    @overload
+    def lock(self, who: str | bytes | int, *, steal: bool) -> SegmentLock | AnySegment: ...
 
     def lock(self, who: str | bytes | int, *, steal: bool = False) -> SegmentLock | AnySegment:
         """Return the lock of the segment that *who* belongs to; with *steal* another one that is free first will do."""
@@ -197,7 +147,7 @@ class SegmentedLock:
         return MultiLock(self._locks, wait=self._policy.wait)
 
 
-class _Guard(Synchronizer[Hold]):
+class _Agreement(Synchronizer[Hold]):
     """Tells all users of one key which number of segments is in use: as the size of a line that everybody fits in.
 
     It is held, by no task in particular, as long as this client uses any segment.
@@ -252,7 +202,9 @@ class _Guard(Synchronizer[Hold]):
 
     def _hear_loss(self, hold: Hold) -> None:
         engine = hold._cohort.engine
-        if engine.is_open and self._is_needed(engine):
+        if not engine.is_open and self._timer is not None:
+            self._timer.cancel()
+        elif engine.is_open and self._is_needed(engine):
             engine.work.own(self.agree(None), lambda _: None)
 
     def _is_needed(self, engine: Engine) -> bool:
@@ -260,7 +212,3 @@ class _Guard(Synchronizer[Hold]):
 
     def _held_by(self, task: Task | None, engine: Engine) -> None:
         return None
-
-
-def _is_in(waiter: Waiter) -> bool:
-    return waiter.done() and not waiter.cancelled() and waiter.exception() is None and waiter.result() is not None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiodlock._core.cohort import Shape
-from aiodlock._core.hold import Hold, Task, current_task
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, Row
+from aiodlock._core.ownership import Task, current_task
 from aiodlock.errors import AcquireTimeoutError
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.blocks import Blocks
@@ -89,12 +91,17 @@ class Semaphore(Synchronizer[Permit]):
         return await self._rows()
 
     async def __aenter__(self) -> Permit:
-        return await self._blocks.enter(await self._acquire(self._wait))
+        own = await self._prepare(await self._obtain(self._enlist(), self._wait), self._wait)
+        own._on_lost = self._on_lost
+        own._begin_block(asyncio.current_task())
+        return self._blocks.push(cast("Permit", own))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._blocks.leave(kind, error, trace)
+        own = self._blocks.pop()
+        if not (own._simple and own._cohort.pass_on(own)):
+            await own._end_block(error)
 
     def _held_by(self, task: Task | None, engine: Engine) -> None:
         return None

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from aiodlock.errors import AcquireTimeoutError
 from aiodlock.locks.base import Synchronizer
-from aiodlock.locks.blocks import Blocks, Entered
+from aiodlock.locks.blocks import Blocks
 from aiodlock.policy import DEFAULT, Default, check_wait
 
 __all__ = ["Several"]
 
 _T = TypeVar("_T")
-_HoldT = TypeVar("_HoldT", bound=Entered)
+_HoldT = TypeVar("_HoldT", bound=AbstractAsyncContextManager[Any, None])
 
 
 class Several(Generic[_HoldT]):
@@ -52,12 +53,14 @@ class Several(Generic[_HoldT]):
             return None
 
     async def __aenter__(self) -> _HoldT:
-        return await self._blocks.enter(await self._acquire(self._wait))
+        hold = await self._acquire(self._wait)
+        await hold.__aenter__()
+        return self._blocks.push(hold)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._blocks.leave(kind, error, trace)
+        await self._blocks.pop().__aexit__(kind, error, trace)
 
     async def run(self, function: Callable[[], _T]) -> _T:
         """Call a plain function under the lock.

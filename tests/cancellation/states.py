@@ -1,16 +1,13 @@
-"""What the subject of a sweep finds: the lock free, held, in company; a server that goes away, an answer that is lost."""
+"""What the subject of a sweep finds: the lock free, held, in company; a server that goes away, a lost answer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from aiodlock.errors import LockLostError
 from aiodlock.policy import Poll, Retry
-
 from tests.cancellation.stage import SECTION, Stage
 from tests.cancellation.wire import TRIP, Fault
 
@@ -36,14 +33,10 @@ async def _free(stage: Stage) -> None:
 
 async def _elsewhere(stage: Stage) -> None:
     """Another client is inside for five sections."""
-    hold = await stage.other_lock().acquire()
-
-    async def release() -> None:
-        await asyncio.sleep(5 * SECTION)
-        with suppress(LockLostError):
-            await hold.release()
-
-    stage.neighbour(release())
+    entered = asyncio.Event()
+    stay = stage.pass_through(stage.other_lock(), stay=5 * SECTION, entered=entered)
+    stage.neighbour(stay, is_ours=False)
+    await entered.wait()
 
 
 async def _local(stage: Stage) -> None:
@@ -55,14 +48,13 @@ async def _local(stage: Stage) -> None:
 async def _company(stage: Stage) -> None:
     """A task beside us is inside, another client waits, another of our tasks comes after us."""
     await _enter_beside(stage)
-    stage.neighbour(stage.pass_through(stage.other_lock()))
+    stage.neighbour(stage.pass_through(stage.other_lock()), is_ours=False)
     await asyncio.sleep(2 * TRIP)
     stage.neighbour(stage.pass_through(stage.lock(), after=SECTION / 2))
 
 
 async def _enter_beside(stage: Stage) -> None:
     entered = asyncio.Event()
-
     stage.neighbour(stage.pass_through(stage.lock(), stay=3 * SECTION, entered=entered))
     await entered.wait()
 
@@ -82,32 +74,23 @@ async def _overtaken(stage: Stage) -> None:
 async def _cut(stage: Stage) -> None:
     """The connection is lost while we wait."""
     await _elsewhere(stage)
-    stage.loop.call_later(4 * TRIP, stage.wire.cut)
+    stage.later(4 * TRIP, stage.wire.cut)
 
 
-def _outage(begin: float, end: float) -> Callable[[Stage], Awaitable[None]]:
-    async def outage(stage: Stage) -> None:
-        async def go_and_come() -> None:
-            await asyncio.sleep(begin)
-            stage.wire.go_down()
-            await asyncio.sleep(end - begin)
-            stage.wire.come_back()
+def _outage(begin: float) -> State:
+    """The server goes away a while after the operation has begun, and comes back."""
 
-        stage.neighbour(go_and_come())
-        await asyncio.sleep(0)
+    async def prepare(stage: Stage) -> None:
+        stage.on_arm.append(lambda: stage.later(begin, stage.wire.go_down))
+        stage.on_arm.append(lambda: stage.later(0.06, stage.wire.come_back))
 
-    return outage
+    return State(prepare, within=2.0)
 
 
 async def _silence(stage: Stage) -> None:
     """Nothing is answered for two seconds: longer than a waiting ticket goes without a look."""
     stage.wire.is_silent = True
-
-    async def end() -> None:
-        await asyncio.sleep(2.0)
-        stage.wire.come_back()
-
-    stage.neighbour(end())
+    stage.later(2.0, stage.wire.come_back)
 
 
 def _fault(verb: str, fault: Fault, then: Callable[[Stage], Awaitable[None]] = _free) -> State:
@@ -126,8 +109,8 @@ STATES: dict[str, State] = {
     "idle": State(_idle),
     "overtaken": State(_overtaken),
     "cut": State(_cut, within=2.0),
-    "refused": State(_outage(0.0, 0.06), within=2.0),
-    "goes away": State(_outage(1.5 * TRIP, 0.06), within=2.0),
+    "refused": _outage(0.0),
+    "goes away": _outage(1.5 * TRIP),
     "silent": State(_silence, soon=3.0, within=2.0),
     "join unanswered": _fault("join", "drop reply"),
     "join lost": _fault("join", "drop request"),

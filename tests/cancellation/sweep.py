@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,15 @@ import anyio
 
 from tests.cancellation.kinds import KINDS
 from tests.cancellation.operations import OPERATIONS, Operation
-from tests.cancellation.stage import Stage, staged
+from tests.cancellation.stage import Stage
 from tests.cancellation.states import POLICIES, STATES
-from tests.cancellation.trigger import BeatLoop, Plan, Trigger, Way
+from tests.cancellation.trigger import BeatLoop, Plan, Trigger
+from tests.cancellation.verdict import Outcome, judge
 
-__all__ = ["Cell", "Report", "sweep"]
+__all__ = ["Cell", "Report", "rehearse", "shut_down", "sweep"]
 
-MOST_POINTS = 2_000  # an operation with more never ends
+MOST_POINTS = 2_000  # an operation with more never ends,
+MOST_SECONDS = 60.0  # nor does one that takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,115 +34,157 @@ class Cell:
     kind: str = "lock"
 
     def __str__(self) -> str:
-        return f"{self.operation}-{self.state}-{self.policy}-{self.kind}".replace(" ", "_")
+        return f"{self.operation}, {self.state}, {self.policy}, {self.kind}"
 
 
 @dataclass(slots=True)
 class Report:
-    """What a sweep found: how many points were struck, and what was wrong after which of them."""
+    """What sweeps found: how many cells and points there were, and what was wrong after which of them."""
 
+    cells: int = 0
     points: int = 0
     faults: list[str] = field(default_factory=list)
 
-    def count(self, word: str) -> int:
-        return sum(word in fault for fault in self.faults)
+    def __iadd__(self, other: Report) -> Report:
+        self.cells += other.cells
+        self.points += other.points
+        self.faults += other.faults
+        return self
+
+    def count(self, what: str) -> int:
+        """Return how many of the faults are of one sort."""
+        return sum(f": {what}" in fault for fault in self.faults)
 
 
-@dataclass(slots=True)
-class Outcome:
-    """How the subject of one run ended, and whether the time limit around it had cancelled it."""
-
-    ended_by: str
-    expired: bool = False
-    cancelling: int = 0
-    later_cancel: bool = False
-
-
-def sweep(cell: Cell, plans: Iterable[Plan], **settings: Any) -> Report:
+def sweep(
+    cell: Cell, plans: Iterable[Plan], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] = BeatLoop, **stage: Any
+) -> Report:
     """Strike at every point of every plan, each time on a new stage."""
-    report = Report()
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return _at_every_point(cell, plans, lambda trigger: runner.run(_run(cell, trigger, **stage)))
+
+
+def rehearse(cell: Cell) -> list[str]:
+    """Run the operation once and strike nowhere; return what was wrong all the same."""
     with asyncio.Runner(loop_factory=BeatLoop) as runner:
-        for plan in plans:
-            for at in range(1, MOST_POINTS):
-                trigger = Trigger(plan, at)
-                faults = runner.run(one_run(cell, trigger, **settings))
-                report.faults += [f"{cell} {plan} at {at}: {fault}" for fault in faults]
-                if not trigger.struck:
-                    break
-                report.points += 1
-            else:
-                report.faults.append(f"{cell} {plan}: never ends")
+        return runner.run(_run(cell, Trigger(Plan("beat"), MOST_POINTS)))
+
+
+def shut_down(cell: Cell, plans: Iterable[Plan], *, closes: bool, **stage: Any) -> Report:
+    """Sweep the main coroutine of a loop that ends with it; *closes*: main closes its client, as it should."""
+    return _at_every_point(cell, plans, lambda trigger: _last_run(cell, trigger, closes=closes, **stage))
+
+
+def _at_every_point(cell: Cell, plans: Iterable[Plan], run: Callable[[Trigger], list[str]]) -> Report:
+    report = Report(cells=1)
+    for plan in plans:
+        for at in range(1, MOST_POINTS):
+            trigger = Trigger(plan, at)
+            report.faults += [f"{cell}; {plan} at {at}: {fault}" for fault in run(trigger)]
+            if trigger.points < at:
+                break
+            report.points += bool(trigger.struck)
+        else:
+            report.faults.append(f"{cell}; {plan}: never ends")
     return report
 
 
-async def one_run(
-    cell: Cell, trigger: Trigger, *, setup: Callable[[Stage], None] | None = None, **settings: Any
-) -> list[str]:
-    """Run the subject once; return what was wrong with how it ended and what it left."""
+async def _set_stage(cell: Cell, **settings: Any) -> Stage:
     random.seed(0)
-    operation, state = OPERATIONS[cell.operation], STATES[cell.state]
-    async with staged(KINDS[cell.kind], POLICIES[cell.policy], **settings) as stage:
-        if setup is not None:
-            setup(stage)
-        await state.prepare(stage)
-        outcome = await stage.loop.create_task(_subject(stage, operation, trigger))
-        stage.faults += judge(outcome, trigger.struck)
+    stage = Stage(KINDS[cell.kind], POLICIES[cell.policy], **settings)
+    await stage.open()
+    await STATES[cell.state].prepare(stage)
+    return stage
+
+
+# --- in a loop that goes on --------------------------------------------------------------------------------------
+
+
+async def _run(cell: Cell, trigger: Trigger, **settings: Any) -> list[str]:
+    """Run the subject once; return what was wrong with how it ended and what it left."""
+    state = STATES[cell.state]
+    stage = await _set_stage(cell, **settings)
+    try:
+        subject = stage.loop.create_task(_subject(stage, OPERATIONS[cell.operation], trigger))
+        trigger.aim(subject, {_current(), *stage.others})
+        if not (await asyncio.wait((subject,), timeout=MOST_SECONDS))[0]:
+            stage.faults.append("never ends")
+            trigger.disarm()
+            subject.cancel()
+        stage.faults += judge(await subject, trigger)
         await stage.settle(soon=state.soon, within=state.within)
+    finally:
+        await stage.close()
     return stage.faults
 
 
 async def _subject(stage: Stage, operation: Operation, trigger: Trigger) -> Outcome:
-    task = asyncio.current_task()
-    assert task is not None
-    trigger.strike |= {"cancel": task.cancel, "loss": stage.lose}
-    stage.arm = lambda: trigger.arm(stage.loop)
-    outcome = Outcome("end")
+    outcome = Outcome()
     try:
         await _within_scopes(stage, operation, trigger, outcome)
     except BaseException as error:
         outcome.ended_by = type(error).__name__
-    outcome.cancelling = task.cancelling()
+    outcome.cancelling = _current().cancelling()
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError:
-        outcome.later_cancel = True
+        outcome.cancelled_later = True
     return outcome
 
 
 async def _within_scopes(stage: Stage, operation: Operation, trigger: Trigger, outcome: Outcome) -> None:
+    timeout = asyncio.timeout(None)
     try:
-        async with asyncio.timeout(None) as timeout:
+        async with timeout:
             with anyio.CancelScope() as scope:
-                trigger.strike |= {"scope": scope.cancel, "timeout": lambda: timeout.reschedule(stage.loop.time())}
-                try:
-                    if not operation.arms:
-                        stage.arm()
-                    await trigger.watch(operation.run(stage))
-                finally:
-                    trigger.disarm(stage.loop)
+                trigger.strikes = {
+                    "loss": stage.lose,
+                    "scope": scope.cancel,
+                    "timeout": lambda: timeout.reschedule(stage.loop.time()),
+                }
+                await _swept(stage, operation, trigger, operation.run(stage))
             if scope.cancelled_caught:
                 outcome.ended_by = "scope"
     finally:
         outcome.expired = timeout.expired()
 
 
-def judge(outcome: Outcome, struck: list[Way]) -> Iterable[str]:
-    """Say what is wrong with how a subject ended, given what struck it."""
-    if outcome.later_cancel:
-        yield "a cancel came after the end"
-    if outcome.cancelling != Counter(struck)["cancel"]:
-        yield f"cancelling() is {outcome.cancelling} after {struck}"
-    if outcome.ended_by not in _ends(outcome, struck):
-        yield f"swallowed: {outcome.ended_by} after {struck}" if struck else f"ended by {outcome.ended_by}"
+async def _swept(stage: Stage, operation: Operation, trigger: Trigger, work: Any) -> None:
+    stage.on_arm.append(trigger.arm)
+    if not operation.arms:
+        stage.arm()
+    try:
+        await trigger.watch(work)
+    finally:
+        trigger.disarm()
 
 
-def _ends(outcome: Outcome, struck: list[Way]) -> set[str]:
-    """Return how a subject may end. A cancel of its task wins over everything; a scope cancels at the next await only,
-    and there may be none.
-    """
-    if "cancel" in struck:
-        return {"CancelledError"}
-    scope = {"scope"} if "scope" in struck else set()
-    if outcome.expired:
-        return {"TimeoutError"} | scope
-    return {"end"} | scope | ({"LockLostError"} if "loss" in struck else set())
+# --- in a loop that ends right after -----------------------------------------------------------------------------
+
+
+def _last_run(cell: Cell, trigger: Trigger, *, closes: bool, **settings: Any) -> list[str]:
+    with asyncio.Runner(loop_factory=BeatLoop) as runner:
+        stage = runner.run(_set_stage(cell, **settings))
+        with suppress(asyncio.CancelledError):
+            runner.run(_main(stage, OPERATIONS[cell.operation], trigger, closes=closes))
+    stage.hang_up()
+    stage.faults += [f"orphan: {row.key}" for row in stage.ours]
+    return stage.faults + (stage.connections if closes else [])
+
+
+async def _main(stage: Stage, operation: Operation, trigger: Trigger, *, closes: bool) -> None:
+    async def main() -> None:
+        try:
+            await operation.run(stage)
+        finally:
+            if closes:
+                await stage.locks.aclose()
+
+    trigger.aim(_current(), stage.others)
+    await _swept(stage, operation, trigger, main())
+
+
+def _current() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task

@@ -16,8 +16,8 @@ from aiodlock.testing import VirtualTimeLoop
 
 __all__ = ["BeatLoop", "How", "Plan", "Trigger", "Way"]
 
-How = Literal["pending", "ready", "beat"]
-Way = Literal["cancel", "scope", "timeout", "loss"]
+How = Literal["pending", "ready", "beat", "inner"]
+Way = Literal["cancel", "scope", "timeout", "loss", "one", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,11 @@ class Plan:
     """One sweep: how points are counted, and what strikes there and so many points later.
 
     `pending`: at a suspension, its answer still on the way. `ready`: the answer has come, the task has not seen it.
-    `beat`: before any callback that the loop runs, so that nothing can happen between two points.
+    `beat`: before any callback that the loop runs, so that nothing can happen between two points. `inner`: at a
+    suspension of any task, also those that the client starts.
+
+    `cancel` strikes the subject, `scope` and `timeout` what is around it, `loss` its hold on the server, `one` the task
+    at hand, `all` every task there is.
     """
 
     how: How
@@ -33,7 +37,8 @@ class Plan:
     gaps: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return " ".join([self.how, self.ways[0], *(f"+{gap} {way}" for gap, way in zip(self.gaps, self.ways[1:]))])
+        more = [f"+{gap} {way}" for gap, way in zip(self.gaps, self.ways[1:], strict=True)]
+        return " ".join([self.how, self.ways[0], *more])
 
 
 class BeatLoop(VirtualTimeLoop):
@@ -62,24 +67,38 @@ class Trigger:
         self.how = plan.how
         self.points = 0
         self.struck: list[Way] = []
-        self.strike: dict[Way, Callable[[], object]] = {}  # how each of them is done, told by whoever runs this
+        self.hits = 0  # cancels of the subject's task
+        self.strikes: dict[Way, Callable[[], object]] = {}  # those that only whoever runs this can do
         self.is_armed = False
         due = [at]
         for gap in plan.gaps:
             due.append(due[-1] + gap)
         self._shots = deque(zip(due, plan.ways, strict=True))
+        self._subject: asyncio.Task[Any] | None = None
+        self._spared: set[asyncio.Task[Any]] = set()
 
-    def arm(self, loop: asyncio.AbstractEventLoop) -> None:
+    def aim(self, subject: asyncio.Task[Any], spared: set[asyncio.Task[Any]]) -> None:
+        """Know whom to strike, and whom to spare when everybody is."""
+        self._subject = subject
+        self._spared = spared
+
+    def arm(self) -> None:
         """Count from here."""
+        loop = asyncio.get_running_loop()
         self.is_armed = True
         if self.how == "beat":
             assert isinstance(loop, BeatLoop)
             loop.on_beat = self._beat
+        elif self.how == "inner":
+            loop.set_task_factory(self._new_task)
 
-    def disarm(self, loop: asyncio.AbstractEventLoop) -> None:
+    def disarm(self) -> None:
         """Strike no more: the coroutine has ended."""
+        loop = asyncio.get_running_loop()
         self.is_armed = False
-        if isinstance(loop, BeatLoop):
+        if self.how == "inner":
+            loop.set_task_factory(None)
+        elif isinstance(loop, BeatLoop):
             loop.on_beat = None
 
     def watch(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -87,18 +106,22 @@ class Trigger:
         return work if self.how == "beat" else _Watched(work, self)
 
     def suspended(self, on: asyncio.Future[Any] | None) -> None:
-        """Hear that the coroutine waits for *on*; nothing has seen its result before us."""
+        """Hear that a coroutine waits for *on*; nothing has seen its result before us."""
         way = self._due()
         if way is None:
             return
+        at_hand = asyncio.current_task()
         if self.how == "ready" and on is not None:
-            on.add_done_callback(lambda _: self._fire(way))
+            on.add_done_callback(lambda _: self._fire(way, at_hand))
         else:
-            asyncio.get_running_loop().call_soon(self._fire, way)
+            asyncio.get_running_loop().call_soon(self._fire, way, at_hand)
+
+    def _new_task(self, loop: asyncio.AbstractEventLoop, work: Any, **settings: Any) -> asyncio.Task[Any]:
+        return asyncio.Task(_Watched(work, self), loop=loop, **settings)
 
     def _beat(self) -> None:
         if (way := self._due()) is not None:
-            self._fire(way)
+            self._fire(way, self._subject)
 
     def _due(self) -> Way | None:
         if not self.is_armed:
@@ -108,29 +131,51 @@ class Trigger:
             return self._shots.popleft()[1]
         return None
 
-    def _fire(self, way: Way) -> None:
-        if self.is_armed:
-            self.struck.append(way)
-            self.strike[way]()
+    def _fire(self, way: Way, at_hand: asyncio.Task[Any] | None) -> None:
+        if not self.is_armed:
+            return
+        self.struck.append(way)
+        if way == "all":
+            self._cancel(asyncio.all_tasks() - self._spared)
+        elif way in ("one", "cancel"):
+            self._cancel({at_hand if way == "one" else self._subject})
+        else:
+            self.strikes[way]()
+
+    def _cancel(self, tasks: set[asyncio.Task[Any]] | set[asyncio.Task[Any] | None]) -> None:
+        for task in tasks:
+            if task is not None and task.cancel():
+                self.hits += task is self._subject
 
 
-class _Watched:
-    """Steps a coroutine by hand inside the task that awaits it."""
+class _Watched(Coroutine[Any, Any, Any]):
+    """Steps a coroutine inside the task that awaits it, or that it is the coroutine of."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], trigger: Trigger) -> None:
         self._work = work
         self._trigger = trigger
 
+    def send(self, value: Any) -> Any:
+        waits_for = self._work.send(value)
+        self._trigger.suspended(waits_for)
+        return waits_for
+
+    def throw(self, *error: Any) -> Any:
+        waits_for = self._work.throw(*error)
+        self._trigger.suspended(waits_for)
+        return waits_for
+
+    def close(self) -> None:
+        self._work.close()
+
     def __await__(self) -> Generator[Any, Any, Any]:
-        step: Callable[[Any], Any] = self._work.send
-        argument: Any = None
+        step, argument = self.send, None
         while True:
             try:
                 waits_for = step(argument)
             except StopIteration as end:
                 return end.value
-            self._trigger.suspended(waits_for)
             try:
-                step, argument = self._work.send, (yield waits_for)
+                step, argument = self.send, (yield waits_for)
             except BaseException as error:
-                step, argument = self._work.throw, error
+                step, argument = self.throw, error

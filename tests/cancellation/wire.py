@@ -15,7 +15,7 @@ from aiodlock.backends.base import OnCall
 from aiodlock.backends.memory import MemoryBackend, Network
 from aiodlock.errors import BackendUnavailableError
 
-__all__ = ["TRIP", "Fault", "SlowBackend", "TaskBackend", "Wire"]
+__all__ = ["TRIP", "Fault", "Later", "SlowBackend", "TaskBackend", "Wire", "after_a_trip", "after_some_steps"]
 
 _T = TypeVar("_T")
 Fault = Literal["drop reply", "drop request", "late"]
@@ -107,8 +107,12 @@ class Wire(Network):
         for act in late:
             act()
 
+    def hang_up(self) -> None:
+        """Bring nothing more to the client: its loop is gone."""
+        self._later = lambda _: None
+
     def flush(self) -> None:
-        """Let everything arrive that was sent: the client's loop is gone, its bytes are not."""
+        """Let everything arrive that was sent: the client is gone, its bytes are not."""
         while self._requests:
             self._requests.popleft()[1]()
 

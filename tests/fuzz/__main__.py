@@ -7,5 +7,5 @@ import sys
 from tests.fuzz.world import play
 
 verdict = play(int(sys.argv[1]))
-print(verdict)
+print(verdict)  # noqa: T201
 sys.exit(bool(verdict.violations))

@@ -71,7 +71,7 @@ class WatchedServer(MemoryServer):
         """End the ticket of somebody inside: its next renewal is refused."""
         inside = [(name, stand) for name, line in self._lines.items() for stand in line.inside.values()]
         if inside:
-            name, stand = inside[pick % len(inside)]
+            _, stand = inside[pick % len(inside)]
             self.leave(stand.ticket, None, bury=False)
 
     def forget_everything(self) -> None:

@@ -1,4 +1,4 @@
-"""Simulated processes on one virtual-time loop: each has a clock of its own, and can freeze or die between any two steps.
+"""Simulated processes on one virtual-time loop: each has a clock of its own, and can freeze or die at any step.
 
 Whatever a process does runs in a context that carries it: its tasks, timers and the ends of its futures. The loop asks
 the process before each of these steps; a frozen one keeps them for later, a dead one for ever.

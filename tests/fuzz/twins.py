@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -95,16 +94,16 @@ def call_for_nobody() -> Change:
     return Engine, "on_call", on_known_call
 
 
-# Each with the rules by which it is found, one of which has to be broken within so many seeds.
-TWINS: dict[Callable[[], Change], tuple[set[str], int]] = {
-    no_burying: ({"orphan"}, 300),
-    same_id_again: ({"exclusion"}, 300),
-    waiting_moves_back: ({"exclusion"}, 300),
-    stale_call: ({"exclusion"}, 3000),
-    counted_from_answer: ({"exclusion"}, 300),
-    handed_on_after_leaving: ({"exclusion"}, 300),
-    call_for_nobody: ({"orphan called"}, 3000),
+# With the number of seeds within which each is found. A stale call and an unanswered one show seldom: only the long
+# tier looks for them.
+TWINS = {
+    no_burying: 300,
+    same_id_again: 300,
+    waiting_moves_back: 300,
+    counted_from_answer: 300,
+    handed_on_after_leaving: 300,
 }
+RARE_TWINS = {stale_call: 20_000, call_for_nobody: 20_000}
 
 
 @contextmanager

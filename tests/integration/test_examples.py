@@ -40,7 +40,7 @@ PRINTS = {
     "06_semaphore": "jobs: 12, permits with an id of their own: 12\ncards in use at most: 4\n",
     "07_latch": "to go: 3\nwarm warm warm serves serves serves\nto go: 0\n",
     "08_multi": "transfers: 40, money: 200\n",
-    "09_segmented": "votes: 200, in 8 segments\ninside at once: 8\nann has two segments: True\n",
+    "09_segmented": "votes: 200, in 8 segments\ninside at once: 8\nthree tabs of ann, segments: 3\n",
     "10_fencing": (
         "quick writes: True\nsleepy writes: False\nsleepy's lock is lost: True\nthe ledger says: from quick\n"
     ),

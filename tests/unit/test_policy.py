@@ -29,12 +29,10 @@ FACTORIES: dict[str, Callable[..., object]] = {
     "segmented": lambda client, key, **settings: client.segmented(key, segments=2, **settings),
     "election": LockClient.election,
 }
-every_factory = pytest.mark.parametrize("make", FACTORIES.values(), ids=FACTORIES.keys())
 
 # --- keys --------------------------------------------------------------------------------------------------
 
 
-@every_factory
 @pytest.mark.parametrize(
     ("key", "fix"),
     [
@@ -52,14 +50,15 @@ every_factory = pytest.mark.parametrize("make", FACTORIES.values(), ids=FACTORIE
         (("a",), "is not a string"),
     ],
 )
-def test_a_bad_key_is_refused(unopened: LockClient, make: Callable[..., object], key: Any, fix: str) -> None:
+def test_a_bad_key_is_refused(unopened: LockClient, key: Any, fix: str) -> None:
     """By every synchronizer, with what to do about it."""
-    with pytest.raises(InvalidKeyError, match=fix) as raised:
-        make(unopened, key)
-    assert isinstance(raised.value, ValueError)
+    for make in FACTORIES.values():
+        with pytest.raises(InvalidKeyError, match=fix) as raised:
+            make(unopened, key)
+        assert isinstance(raised.value, ValueError)
 
 
-@pytest.mark.parametrize("key", ["k", "k" * 255, "é" * 127, "order:{42}/a b*?[c]%_'\"\\;--", "秒杀:🔒", " ", "a\u200bb"])
+@pytest.mark.parametrize("key", ["k" * 255, "é" * 127, "order:{42}/a b*?[c]%_'\"\\;--", "秒杀:🔒", " ", "a\u200bb"])
 def test_a_good_key_is_taken_as_it_is(unopened: LockClient, key: str) -> None:
     """Keys are data: no character but the control ones means anything."""
     assert check_key(key) is key
@@ -72,12 +71,12 @@ NOT_SECONDS = [math.nan, True, False, "5", None, Decimal(5), [5]]
 HUGE = pytest.param(10**400, id="larger than a float")
 
 
-@every_factory
 @pytest.mark.parametrize("ttl", [0, 0.0, -1, 0.04, 86_401, math.inf, -math.inf, HUGE, *NOT_SECONDS])
-def test_a_bad_ttl_is_refused(unopened: LockClient, make: Callable[..., object], ttl: Any) -> None:
-    """A day and a second is too long, a twentieth of a second the shortest."""
-    with pytest.raises(ConfigurationError, match="ttl=.*give seconds from 0.05 to 86400"):
-        make(unopened, "k", ttl=ttl)
+def test_a_bad_ttl_is_refused(unopened: LockClient, ttl: Any) -> None:
+    """By every synchronizer: a day and a second is too long, a twentieth of a second the shortest."""
+    for make in FACTORIES.values():
+        with pytest.raises(ConfigurationError, match=r"ttl=.*give seconds from 0.05 to 86400"):
+            make(unopened, "k", ttl=ttl)
 
 
 @pytest.mark.parametrize("ttl", [0.05, 1, 30.0, 86_400])
@@ -89,7 +88,7 @@ def test_a_good_ttl_is_taken(unopened: LockClient, ttl: float) -> None:
 @pytest.mark.parametrize("wait", [-0.1, -math.inf, HUGE, *(wait for wait in NOT_SECONDS if wait is not None)])
 def test_a_bad_wait_is_refused(wait: Any) -> None:
     """Negative, not a number, or too large for one."""
-    with pytest.raises(ConfigurationError, match="wait=.*give seconds"):
+    with pytest.raises(ConfigurationError, match=r"wait=.*give seconds"):
         check_wait(wait)
     with pytest.raises(ConfigurationError, match="wait="):
         Policy(wait=wait)

@@ -16,7 +16,19 @@ A check that `needs` faults also wants `World.trouble`. Time passes as the world
 `MemoryWorld`.
 """
 
-from aiodlock.testing.conformance import faults, lease, lock, order, verbs
+from aiodlock.testing.conformance import (
+    election,
+    faults,
+    latch,
+    lease,
+    lock,
+    multi,
+    order,
+    rwlock,
+    segmented,
+    semaphore,
+    verbs,
+)
 from aiodlock.testing.conformance.check import Check, run
 from aiodlock.testing.conformance.world import MemoryWorld, Trouble, World
 
@@ -24,7 +36,7 @@ __all__ = ["CHECKS", "Check", "MemoryWorld", "Trouble", "World", "run"]
 
 CHECKS = [
     thing
-    for module in (verbs, lock, lease, order, faults)
+    for module in (verbs, lock, lease, order, faults, rwlock, semaphore, latch, multi, segmented, election)
     for thing in vars(module).values()
     if isinstance(thing, Check)
 ]

@@ -43,6 +43,7 @@ def run(which: Check, world: World) -> None:
     It fails with whatever the check raises, when it takes longer than the world's patience, and when anything is left:
     a ticket on the server once all clients are closed, or a task.
     """
+    world.needs = which.needs
     with asyncio.Runner(loop_factory=world.loop_factory) as runner:
         runner.run(_perform(which, world))
 

@@ -22,6 +22,29 @@ from aiodlock._core.line import (
 from aiodlock.testing.conformance.check import check
 from aiodlock.testing.conformance.world import World
 
+__all__ = [
+    "a_buried_ticket_never_stands",
+    "a_called_ticket_has_a_short_life_until_it_is_renewed",
+    "a_latch_counts_each_operation_once",
+    "a_life_ends_by_the_servers_clock",
+    "a_smaller_weight_lets_others_in",
+    "a_ticket_that_others_made_leave_is_told",
+    "another_size_lets_others_in_or_refuses_them",
+    "epochs_grow_also_when_the_line_was_empty",
+    "joining_again_is_looking",
+    "leaving_is_always_possible",
+    "leaving_lets_the_next_one_in_and_calls_it",
+    "one_ticket_can_stand_instead_of_another",
+    "patterns_are_shell_style",
+    "renewing_keeps_and_never_creates_or_shortens",
+    "the_first_one_sets_the_size",
+    "the_front_fits_the_size_and_nobody_overtakes",
+    "the_next_one_waits",
+    "those_inside_can_be_asked_to_go",
+    "who_does_not_queue_is_inside_or_gone",
+    "who_is_inside_hears_of_company",
+]
+
 
 def _tickets(world: World, *weights: int, kind: str = "lock", size: int = 1, ttl: float | None = None) -> list[Ticket]:
     line = LineId(kind, world.key())
@@ -137,18 +160,18 @@ async def who_does_not_queue_is_inside_or_gone(world: World) -> None:
 
 @check()
 async def one_ticket_can_stand_instead_of_another(world: World) -> None:
-    """The old one leaves, the next in line enters, the new one stands behind it: one step, and the same when re-sent."""
+    """The old one leaves, the next enters, the new one stands behind it: one step, and the same when re-sent."""
     backend, _ = await world.backend()
     other, calls = await world.backend()
     old, waiter, new = _tickets(world, 1, 1, 1)
     await backend.join(old)
     await other.join(waiter)
-    for _ in range(2):
-        answer = await backend.join(new, instead_of=old.id)
-        assert isinstance(answer, Waiting)
-        assert answer.holder == "owner-1"
+    first, again = [await backend.join(new, instead_of=old.id) for _ in range(2)]
+    assert isinstance(first, Waiting)
+    assert isinstance(again, Waiting)
+    assert first.holder == again.holder == "owner-1"
     assert {row.id: row.inside for row in await world.rows()} == {waiter.id: True, new.id: False}
-    await _heard(world, calls, Called(waiter.line, waiter.id, answer.last, company=True))
+    await _heard(world, calls, Called(waiter.line, waiter.id, first.last, company=True))
     await other.leave(waiter)
     await backend.leave(new)
 

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from aiodlock._core.line import Call, Row
+from aiodlock._core.line import WAITING_LIFE, Call, Row
 from aiodlock.backends.base import Backend, Capabilities
 from aiodlock.backends.memory import MemoryBackend, MemoryServer
 from aiodlock.client import LockClient
@@ -52,6 +52,7 @@ class World:
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
 
     def __init__(self) -> None:
+        self.needs = ""  # what the check needs beyond clients
         self.left: list[Row] = []  # what was on the server when all clients were closed
         self._prefix = secrets.token_hex(4)
         self._clients: list[LockClient] = []
@@ -78,6 +79,10 @@ class World:
     def capabilities(self) -> Capabilities:
         """What the backend says that it can do."""
         return self.connect().backend.capabilities
+
+    def soon(self, ttl: float = 30.0) -> float:
+        """Return how long a client with that ttl may take to notice its turn: told by a push, or by looking."""
+        return self.slack if self.capabilities.pushes else min(ttl, WAITING_LIFE) / 3 + self.slack
 
     async def client(self, name: str = "", **settings: Any) -> LockClient:
         """Return an open client, as if it were another process; it is closed at the end."""
@@ -119,13 +124,15 @@ class World:
 
     async def until(self, is_so: Callable[[], Awaitable[bool] | bool], *, within: float | None = None) -> None:
         """Return as soon as *is_so* says yes; fail if it has not *within* so many seconds."""
-        end = self.now + (self.patience if within is None else within)
+        within = self.patience / 3 if within is None else within
+        end, pause = self.now + within, 0.001
         while True:
             answer = is_so()
             if await answer if inspect.isawaitable(answer) else answer:
                 return
-            assert self.now < end, f"not so within {within:g}s" if within else "never so"
-            await self.sleep(0.002)
+            assert self.now < end, f"not so within {within:g}s"
+            await self.sleep(pause)
+            pause = min(2 * pause, 0.02)
 
     async def rows(self) -> list[Row]:
         """Return the tickets of this world that are on the server, as a client of its own sees them."""
@@ -133,17 +140,19 @@ class World:
             self._observer = await self.connect(name="observer").start()
         return [row async for row in self._observer.inspect(f"{self._prefix}:*")]
 
-    async def until_waiting(self, count: int) -> None:
+    async def until_waiting(self, count: int, *, within: float | None = None) -> None:
         """Return as soon as the server shows *count* tickets that wait."""
-        await self.until(lambda: self._are_waiting(count))
+        await self.until(lambda: self._are_waiting(count), within=within)
 
     async def aclose(self) -> None:
         """End the tasks, close the clients, and note what is `left` when the dead ones' tickets have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for closable in (*self._clients, *self._backends):
-            await closable.aclose()
+        for client in self._clients:
+            await client.aclose()
+        for backend in self._backends:
+            await backend.aclose()
         self.left = await self.rows()
         if self._dead:
             await self.sleep(max([row.remaining for row in self.left], default=0.0))
@@ -159,7 +168,7 @@ class MemoryWorld(World):
     """The memory backend in virtual time: no check takes longer than its computing."""
 
     slack = 0.02
-    patience = 10_000.0
+    patience = 300.0
     loop_factory = VirtualTimeLoop
     server_type: type[MemoryServer] = MemoryServer
     backend_type: type[MemoryBackend] = MemoryBackend

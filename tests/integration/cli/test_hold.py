@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,7 @@ async def test_a_lost_lock_ends_the_command(pipe: Pipe, life: Pipe) -> None:
 
 async def test_a_command_that_will_not_end_is_killed_with_its_children(pipe: Pipe, life: Pipe) -> None:
     """Neither the command nor what it started outlives the grace."""
-    script = f"exec 3>{life.path}; trap '' TERM; sleep 1000 & echo >{pipe.path}; wait"
+    script = f"exec 3>{life.path}; trap '' TERM; sleep 100 & echo >{pipe.path}; wait"
     ending = asyncio.create_task(life.read())
     await _lose_while_running(script, pipe, grace=0.1)
     assert await ending == ""
@@ -134,7 +135,7 @@ async def test_a_command_that_will_not_end_is_killed_with_its_children(pipe: Pip
 
 async def test_children_of_a_command_that_ends_are_not_left(pipe: Pipe, life: Pipe) -> None:
     """A command that obeys SIGTERM leaves nobody behind who does not."""
-    script = f"exec 3>{life.path}; (trap '' TERM; sleep 1000) & echo >{pipe.path}; wait"
+    script = f"exec 3>{life.path}; (trap '' TERM; sleep 100) & echo >{pipe.path}; wait"
     ending = asyncio.create_task(life.read())
     await _lose_while_running(script, pipe, grace=30.0)
     assert await ending == ""
@@ -148,7 +149,7 @@ async def test_children_left_behind_are_noticed(pipe: Pipe, life: Pipe, monkeypa
         await process.wait()
 
     monkeypatch.setattr(hold, "_end", end)
-    script = f"exec 3>{life.path}; sleep 1000 & echo $! >{pipe.path}; wait"
+    script = f"exec 3>{life.path}; sleep 100 & echo $! >{pipe.path}; wait"
     ending = asyncio.create_task(life.read())
     child = int(await _lose_while_running(script, pipe, grace=30.0))
     assert not ending.done()
@@ -159,7 +160,7 @@ async def test_children_left_behind_are_noticed(pipe: Pipe, life: Pipe, monkeypa
 async def test_cancelled_it_ends_the_command_and_releases(pipe: Pipe, life: Pipe) -> None:
     """Nothing is left behind: no process, no ticket."""
     async with aiodlock.connect("memory://") as locks:
-        script = f"exec 3>{life.path}; echo >{pipe.path}; sleep 1000"
+        script = f"exec 3>{life.path}; echo >{pipe.path}; sleep 100"
         ending = asyncio.create_task(life.read())
         running = asyncio.create_task(run_holding(locks.lock("k"), ["sh", "-c", script]))
         await pipe.read()
@@ -168,6 +169,85 @@ async def test_cancelled_it_ends_the_command_and_releases(pipe: Pipe, life: Pipe
             await running
         assert await ending == ""
         assert [row async for row in locks.inspect()] == []
+
+
+@pytest.fixture
+def half_started(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+    """A start that has run the command and has not returned: two events, it is so, and go on.
+
+    Torn there it kills the command alone, as asyncio does.
+    """
+    started, go_on = asyncio.Event(), asyncio.Event()
+    start = hold._start
+
+    async def half(command: Sequence[str], held: aiodlock.Hold) -> asyncio.subprocess.Process:
+        process = await start(command, held)
+        started.set()
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        return process
+
+    monkeypatch.setattr(hold, "_start", half)
+    return started, go_on
+
+
+async def test_a_signal_while_it_starts_reaches_the_command(
+    half_started: tuple[asyncio.Event, asyncio.Event], pipe: Pipe
+) -> None:
+    """It is kept until there is somebody to send it to."""
+    started, go_on = half_started
+    async with aiodlock.connect("memory://") as locks:
+        script = f"trap 'exit 40' USR1; echo >{pipe.path}; read line <{pipe.path}"
+        running = asyncio.create_task(run_holding(locks.lock("k"), ["sh", "-c", script]))
+        await started.wait()
+        await pipe.read()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        asyncio.get_running_loop().call_later(0, go_on.set)
+        assert await running == 40
+
+
+async def _lose_while_starting(half_started: tuple[asyncio.Event, asyncio.Event], pipe: Pipe, life: Pipe) -> str:
+    """Cancel in the middle of a start, and return the id of a child of the command."""
+    started, go_on = half_started
+    async with aiodlock.connect("memory://") as locks:
+        script = f"exec 3>{life.path}; sleep 100 & echo $! >{pipe.path}; wait"
+        running = asyncio.create_task(run_holding(locks.lock("k"), ["sh", "-c", script]))
+        await started.wait()
+        child = await pipe.read()
+        running.cancel()
+        asyncio.get_running_loop().call_soon(go_on.set)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not await locks.lock("k").locked()
+    return child
+
+
+async def test_cancelled_while_it_starts_it_leaves_nobody(
+    half_started: tuple[asyncio.Event, asyncio.Event], pipe: Pipe, life: Pipe
+) -> None:
+    """The start is seen through, then everything is ended: a frozen process loses its lock just there."""
+    ending = asyncio.create_task(life.read())
+    await _lose_while_starting(half_started, pipe, life)
+    assert await ending == ""
+
+
+async def test_a_torn_start_is_noticed(
+    half_started: tuple[asyncio.Event, asyncio.Event], pipe: Pipe, life: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin lets the cancel into the start: the child stays."""
+
+    async def torn(work: asyncio.Future[None], *, within: float) -> None:
+        await asyncio.gather(work)
+
+    monkeypatch.setattr(hold, "finish", torn)
+    ending = asyncio.create_task(life.read())
+    child = int(await _lose_while_starting(half_started, pipe, life))
+    assert not ending.done()
+    os.kill(child, signal.SIGKILL)
+    assert await ending == ""
 
 
 # --- as a process: signals and terminals -------------------------------------------------------------------
@@ -185,7 +265,7 @@ def test_signals_reach_the_command(number: signal.Signals, pipe: Pipe) -> None:
 
 def test_a_command_that_dies_of_a_passed_signal(pipe: Pipe) -> None:
     """The status is that of a shell, and there is no traceback."""
-    with subprocess.Popen([*HOLDING, "sh", "-c", f"echo >{pipe.path}; sleep 1000"], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([*HOLDING, "sh", "-c", f"echo >{pipe.path}; sleep 100"], stderr=subprocess.PIPE) as process:
         pipe.path.read_text()
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=30)[1]
@@ -247,7 +327,7 @@ def test_ctrl_c_reaches_the_command_once(screen: OnScreen) -> None:
 
 def test_ctrl_c_ends_a_plain_command(screen: OnScreen) -> None:
     """As it would without us."""
-    shown = screen(*HOLDING, "sh", "-c", "echo ready; exec sleep 1000")
+    shown = screen(*HOLDING, "sh", "-c", "echo ready; exec sleep 100")
     shown.expect("ready")
     shown.press("\x03")
     assert shown.wait() == 130

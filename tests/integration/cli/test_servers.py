@@ -22,7 +22,7 @@ def holding(url: str, tmp_path: Path) -> Iterator[Holding]:
     """Start ``hold`` around a command that runs until it is ended; return when it holds."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(key: str, *options: str, after: str = "sleep 1000") -> subprocess.Popen[str]:
+    def start(key: str, *options: str, after: str = "sleep 100") -> subprocess.Popen[str]:
         command = [*AIODLOCK, "hold", url, key, *options, "--", "sh", "-c", f"echo inside; {after}"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
         started.append(process)
@@ -127,7 +127,7 @@ def test_release_wants_to_be_sure(cli: Cli, url: str, holding: Holding) -> None:
 
 def test_who_loses_the_lock_loses_the_command(cli: Cli, url: str, holding: Holding) -> None:
     """Released by force, the other process ends its command and says why."""
-    process = holding("k", "--grace", "0.1", after="trap '' TERM; sleep 1000")
+    process = holding("k", "--grace", "0.1", after="trap '' TERM; sleep 100")
     ended = cli("release", url, "k", "--force")
     assert (ended.returncode, "'k' was taken from" in ended.stdout) == (0, True)
     _assert_lost(process)

@@ -43,7 +43,7 @@ def test_a_memory_url_is_a_name(url: str) -> None:
 
 def test_a_setting_that_a_backend_does_not_have_is_refused() -> None:
     """It is named."""
-    with pytest.raises(ConfigurationError, match="memory:// client has no such setting.*pool_size"):
+    with pytest.raises(ConfigurationError, match=r"memory:// client has no such setting.*pool_size"):
         aiodlock.connect("memory://", pool_size=5)
 
 
@@ -80,7 +80,7 @@ class Others(MemoryBackend):
 def _register(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     entry = importlib.metadata.EntryPoint("others", value, "aiodlock.backends")
     known = importlib.metadata.EntryPoints([entry])
-    monkeypatch.setattr(registry, "entry_points", lambda **wanted: known.select(**wanted))
+    monkeypatch.setattr(registry, "entry_points", known.select)
 
 
 async def test_others_register_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,10 @@ from aiodlock import (
     NotHeldError,
 )
 from aiodlock._core.fence import split
-from aiodlock._core.hold import HoldState
+from aiodlock._core.ownership import HoldState
 from aiodlock.events import Event, HoldAbandoned, HoldLost, LeaveUnconfirmed
 from aiodlock.testing import Faults, settle
+from tests.acceptance import acceptance
 from tests.unit.core.body import Body
 
 
@@ -78,6 +79,7 @@ async def test_a_released_hold_never_says_lost(locks: LockClient) -> None:
 # --- release -----------------------------------------------------------------------------------------------
 
 
+@acceptance(14)
 async def test_a_second_release_raises(locks: LockClient) -> None:
     """It names the way out, and changes nothing."""
     hold = await locks.lock("k").acquire()
@@ -116,6 +118,7 @@ async def test_release_nowait_tells_the_server_in_the_background(locks: LockClie
     assert await holders(other) == []
 
 
+@acceptance(14)
 async def test_release_with_an_unreachable_server_raises_nothing(
     locks: LockClient, other: LockClient, faults: Faults
 ) -> None:
@@ -133,9 +136,7 @@ async def test_release_with_an_unreachable_server_raises_nothing(
     assert await holders(other) == []
 
 
-async def test_leaving_ends_with_the_lease_and_an_event(
-    locks: LockClient, faults: Faults, events: list[Event]
-) -> None:
+async def test_leaving_ends_with_the_lease_and_an_event(locks: LockClient, faults: Faults, events: list[Event]) -> None:
     """A server that stays away is not asked for ever."""
     hold = await locks.lock("k", ttl=30).acquire()
     faults.go_down()
@@ -388,5 +389,3 @@ async def test_dropping_a_released_hold_is_fine(locks: LockClient) -> None:
     await first.release()
     del first
     gc.collect()
-
-

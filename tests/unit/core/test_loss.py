@@ -9,6 +9,7 @@ import pytest
 from aiodlock import Hold, LockClient, LockLostError, NotHeldError
 from aiodlock.events import Event, HoldLost, TaskFailed
 from aiodlock.testing import FakeClock, Faults
+from tests.acceptance import acceptance
 from tests.unit.core.body import Body, assert_unharmed
 
 
@@ -101,6 +102,7 @@ async def test_what_was_lost_is_left_on_the_server_when_its_block_ends(
 # --- a frozen process -------------------------------------------------------------------------------------------
 
 
+@acceptance(21)
 async def test_a_frozen_process_says_lost_before_any_request(frozen: LockClient, clock: FakeClock) -> None:
     """Past the deadline the hold is lost by the local clock alone."""
     faults = Faults(frozen)

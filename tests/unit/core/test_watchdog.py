@@ -10,6 +10,7 @@ import aiodlock
 from aiodlock import LockClient
 from aiodlock._core.watchdog import Watchdog
 from aiodlock.testing import FakeClock, Faults
+from tests.acceptance import acceptance
 
 
 class Place:
@@ -149,6 +150,7 @@ async def test_a_stopped_watchdog_visits_nobody(visits: Visits) -> None:
 # --- at work -----------------------------------------------------------------------------------------------
 
 
+@acceptance(23)
 async def test_ten_thousand_holds_are_renewed_in_batches() -> None:
     """One timer; few calls per third of the ttl; nobody's lease ends."""
     clock = FakeClock()

@@ -299,7 +299,7 @@ def test_a_matcher_that_fails_is_seen(server: RedisServer, connect: Connect) -> 
     with pytest.raises(ConnectionResetError) as caught:
         ask_through_a_broken_matcher()
     assert "IndexError" in "".join(caught.value.__notes__)
-    with pytest.raises(IndexError), FaultProxy(server.port) as proxy:  # noqa: PT012
+    with pytest.raises(IndexError), FaultProxy(server.port) as proxy:
         proxy.drop_reply(match=lambda request: request[1_000_000] == 0)
         with pytest.raises(ConnectionResetError):
             connect(proxy.port).ask("PING")

@@ -1,0 +1,166 @@
+"""The engine with one thing broken at a time, and the cell of the sweep that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import pytest
+
+from aiodlock import client
+from aiodlock._core import block, engine, hold
+from aiodlock._core.cohort import Cohort, Waiter
+from aiodlock._core.latches import Latches
+from aiodlock._core.line import Ticket
+from aiodlock._core.ownership import RELEASED
+from aiodlock._core.place import Place
+from aiodlock.backends.memory import MemoryBackend
+from aiodlock.locks import multi, segmented
+from tests.cancellation.matrix import ONCE
+from tests.cancellation.sweep import Cell
+from tests.cancellation.trigger import Plan
+from tests.cancellation.wire import SlowBackend
+
+__all__ = ["MUTATIONS", "Mutation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """Something broken, where it shows, and as what."""
+
+    breaks: Callable[[pytest.MonkeyPatch], None]
+    cell: Cell
+    shows: str
+    plans: tuple[Plan, ...] = tuple(ONCE)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+async def _nothing_later(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _leaves_without_burying(patch: pytest.MonkeyPatch) -> None:
+    def leave(self: SlowBackend, ticket: Ticket, *, bury: bool = False) -> Any:
+        return MemoryBackend.leave(self, ticket)
+
+    patch.setattr(SlowBackend, "leave", leave)
+
+
+def _stands_in_the_place_of_one_in_doubt(patch: pytest.MonkeyPatch) -> None:
+    """Replace a ticket without burying it, whatever is still on its way."""
+    retire = Cohort._retire_place
+
+    def retire_place(self: Cohort, place: Place, now: float) -> Any:
+        place.unanswered = 0
+        return retire(self, place, now)
+
+    patch.setattr(Cohort, "_retire_place", retire_place)
+
+
+def _forgets_a_grant(patch: pytest.MonkeyPatch) -> None:
+    give_up = Cohort.give_up
+
+    def forget(self: Cohort, waiter: Waiter) -> None:
+        if waiter.cancelled() or waiter.exception() or waiter.result() is None:
+            give_up(self, waiter)
+
+    patch.setattr(Cohort, "give_up", forget)
+
+
+def _drops_the_baton(patch: pytest.MonkeyPatch) -> None:
+    """Pass the place on to a waiter who was cancelled in the same step."""
+    pass_on = Cohort.pass_on
+
+    def drop(self: Cohort, own: Any) -> bool:
+        if self.waiters and self.waiters[0].done():
+            self.waiters.popleft()
+            self.dead -= 1
+            own._state = RELEASED
+            return True
+        return pass_on(self, own)
+
+    patch.setattr(Cohort, "pass_on", drop)
+
+
+def _swallows(patch: pytest.MonkeyPatch) -> None:
+    """Finish the clean-up and forget that somebody wanted to leave."""
+    finish = block.finish
+
+    async def swallow(work: asyncio.Future[Any], *, within: float) -> bool:
+        try:
+            return await finish(work, within=within)
+        except asyncio.CancelledError:
+            return True
+
+    for module in (block, hold, client):
+        patch.setattr(module, "finish", swallow)
+
+
+def _keeps_its_cancel(patch: pytest.MonkeyPatch) -> None:
+    """Cancel a block whose hold is lost, and never take that back."""
+
+    async def keep(self: Any, error: BaseException | None) -> bool:
+        return False
+
+    patch.setattr(block.Block, "_take_back_cancel", keep)
+
+
+def _keeps_late_winners(patch: pytest.MonkeyPatch) -> None:
+    """Give up those who still race for a segment, and keep what others got meanwhile."""
+    end = segmented._Race.end
+
+    def keep(self: segmented._Race) -> None:
+        self._runners = {waiter: of for waiter, of in self._runners.items() if segmented._own_of(waiter) is None}
+        end(self)
+
+    patch.setattr(segmented._Race, "end", keep)
+
+
+def _gives_up_closing(patch: pytest.MonkeyPatch) -> None:
+    async def try_once(step: Callable[[], Any]) -> None:
+        await step()
+
+    patch.setattr(engine, "insist", try_once)
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "a leave in doubt does not bury": Mutation(_leaves_without_burying, Cell("block", "join late"), "orphan"),
+    "a ticket in doubt is replaced": Mutation(
+        _stands_in_the_place_of_one_in_doubt, Cell("block", "join late, company", "polling"), "orphan"
+    ),
+    "a grant that nobody took is forgotten": Mutation(_forgets_a_grant, Cell("block", "free"), "orphan"),
+    "the baton is dropped": Mutation(_drops_the_baton, Cell("block", "local"), "a neighbour is stuck"),
+    "a try that got in is forgotten": Mutation(
+        lambda patch: patch.setattr(Cohort, "give_up_attempt", _nothing), Cell("try_acquire", "free"), "orphan"
+    ),
+    "a release swallows a cancel": Mutation(_swallows, Cell("release", "free"), "swallowed"),
+    "a close swallows a cancel": Mutation(_swallows, Cell("aclose", "free"), "swallowed"),
+    "a loss leaves its cancel behind": Mutation(_keeps_its_cancel, Cell("lost_block", "free"), "miscounted"),
+    "a scope is not told apart": Mutation(
+        lambda patch: patch.setattr(anyio.lowlevel, "checkpoint_if_cancelled", _nothing_later),
+        Cell("reenter", "free"),
+        "swallowed",
+        (Plan("beat", ("loss", "scope"), (2,)),),
+    ),
+    "closing does not wait for the server": Mutation(
+        lambda patch: patch.setattr(engine.Engine, "_leave_lines", _nothing_later),
+        Cell("aclose", "leave lost"),
+        "orphan",
+    ),
+    "closing is torn": Mutation(_gives_up_closing, Cell("aclose", "free"), "open", (Plan("inner", ("all",)),)),
+    "half a multi-lock is kept": Mutation(
+        lambda patch: patch.setattr(multi, "_give_back", lambda _: ([], None)),
+        Cell("block", "elsewhere", kind="multi"),
+        "orphan",
+    ),
+    "a race has two winners": Mutation(_keeps_late_winners, Cell("block", "elsewhere", kind="any segment"), "orphan"),
+    "a latch is watched by nobody": Mutation(
+        lambda patch: patch.setattr(Latches, "forget", _nothing), Cell("opened_too_late", "free"), "latches left"
+    ),
+}

@@ -1,0 +1,33 @@
+"""The same on loops whose time is real: asyncio's own, and uvloop's where it is installed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import pytest
+
+from tests.cancellation.conftest import ExpectNothing
+from tests.cancellation.sweep import Cell, Report, sweep
+from tests.cancellation.trigger import Plan
+from tests.cancellation.wire import after_some_steps
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+if find_spec("uvloop"):
+    import uvloop
+
+    LOOPS["uvloop"] = uvloop.new_event_loop
+
+PLANS = [Plan(how, ("cancel",) * n, (1,) * (n - 1)) for how in ("pending", "ready") for n in (1, 3)]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    "operation", ["block", "acquire_with_limit", "try_acquire", "run", "lost_block", "client_block"]
+)
+def test_nothing_is_left(operation: str, loop: str, expect_nothing: ExpectNothing) -> None:
+    report = Report()
+    for state in ("free", "elsewhere"):
+        report += sweep(Cell(operation, state), PLANS, loop_factory=LOOPS[loop], later=after_some_steps)
+    expect_nothing(report)
