@@ -11,6 +11,12 @@ from aiodlock.testing.conformance.check import check, raises
 from aiodlock.testing.conformance.multi import KINDS
 from aiodlock.testing.conformance.world import World
 
+__all__ = [
+    "a_holder_of_any_kind_can_be_asked_to_go",
+    "a_leader_that_is_cut_off_stops_before_the_next_one_leads",
+    "one_leads_and_everybody_knows_who",
+]
+
 
 @check()
 async def one_leads_and_everybody_knows_who(world: World) -> None:

@@ -8,6 +8,16 @@ from aiodlock.errors import AcquireTimeoutError, ClientClosedError
 from aiodlock.testing.conformance.check import check, raises
 from aiodlock.testing.conformance.world import World
 
+__all__ = [
+    "a_latch_is_counted_by_any_number_and_never_below_zero",
+    "a_latch_lives_as_long_as_somebody_waits",
+    "a_latch_that_opened_during_an_outage_is_noticed",
+    "a_step_whose_answer_is_lost_counts_once",
+    "closing_tells_who_waits_for_a_latch",
+    "everybody_who_waits_is_let_through_at_zero",
+    "waiting_for_a_latch_is_limited",
+]
+
 
 @check(48)
 async def everybody_who_waits_is_let_through_at_zero(world: World) -> None:

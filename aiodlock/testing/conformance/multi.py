@@ -14,6 +14,18 @@ from aiodlock.locks.multi import MultiLock
 from aiodlock.testing.conformance.check import check, raises
 from aiodlock.testing.conformance.world import World
 
+__all__ = [
+    "KINDS",
+    "Make",
+    "a_member_that_is_refused_leaves_nothing",
+    "a_task_that_holds_a_later_member_is_told",
+    "all_or_nothing",
+    "every_kind_can_be_a_member",
+    "one_lost_member_loses_the_whole",
+    "opposite_orders_never_deadlock",
+    "two_permits_each_never_deadlock",
+]
+
 Make = Callable[[LockClient, str], Synchronizer[Any]]
 
 KINDS: dict[str, Make] = {

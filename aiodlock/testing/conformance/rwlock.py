@@ -12,6 +12,23 @@ from aiodlock.locks.rwlock import ReadWriteLock
 from aiodlock.testing.conformance.check import check, raises
 from aiodlock.testing.conformance.world import World
 
+__all__ = [
+    "a_dead_reader_costs_at_most_its_lease",
+    "a_downgrade_outlasts_an_outage",
+    "a_downgrade_that_is_never_heard_of_is_a_loss",
+    "a_downgrade_wakes_waiting_readers_at_once",
+    "a_reader_over_its_max_hold_leaves_the_others_alone",
+    "a_writer_may_read_and_goes_on_reading",
+    "a_writer_that_gives_up_lets_the_readers_behind_it_in",
+    "an_upgrade_is_refused_at_once",
+    "fair_readers_have_a_lease_each",
+    "new_readers_stand_behind_a_waiting_writer",
+    "readers_do_not_starve_a_writer",
+    "readers_of_a_lost_ticket_are_all_lost",
+    "readers_of_all_clients_are_inside_together",
+    "readers_share_and_a_writer_is_alone",
+]
+
 
 @dataclass(slots=True)
 class _Room:

@@ -13,6 +13,19 @@ from aiodlock.locks.segmented import SegmentedLock, SegmentHold
 from aiodlock.testing.conformance.check import check, raises
 from aiodlock.testing.conformance.world import World
 
+__all__ = [
+    "WAYS",
+    "another_number_of_segments_is_refused",
+    "any_segment_is_entered_in_the_order_of_asking",
+    "any_segment_is_whichever_is_free_first",
+    "the_number_can_change_when_nobody_uses_the_key",
+    "the_whole_key_is_all_segments",
+    "two_users_of_one_segment_are_independent",
+    "users_of_different_segments_do_not_meet",
+    "waiting_for_any_segment_leaves_nothing",
+    "who_may_steal_takes_the_next_segment",
+]
+
 _Ask = Callable[[LockClient, SegmentedLock], Awaitable[Any]]
 
 WAYS: dict[str, _Ask] = {

@@ -12,6 +12,21 @@ from aiodlock.locks.semaphore import Permit, Semaphore
 from aiodlock.testing.conformance.check import check, raises
 from aiodlock.testing.conformance.world import World
 
+__all__ = [
+    "a_client_has_as_many_tickets_as_there_are_permits",
+    "a_heavy_release_wakes_as_many_as_now_fit",
+    "a_larger_size_lets_waiters_in",
+    "a_smaller_size_is_kept_by_those_who_pass_permits_on",
+    "a_smaller_size_lets_stay_who_is_inside",
+    "every_permit_has_an_id_and_a_fence_of_its_own",
+    "never_more_than_its_permits",
+    "permits_with_a_lease_of_their_own_end_one_by_one",
+    "several_permits_are_waited_for_together_and_nobody_overtakes",
+    "the_number_is_set_by_who_comes_first",
+    "the_participants_are_told_oldest_first",
+    "the_permit_of_a_dead_client_comes_back",
+]
+
 
 class _Room:
     """How many permits are taken, and how many ever were at once."""
