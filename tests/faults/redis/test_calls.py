@@ -19,10 +19,10 @@ from tests.fuzz.twins import broken
 
 
 def contend(proxy: FaultProxy, *, calls: int, twin: str = "", starves: float = 10.0) -> tuple[str, list[str]]:
-    """Have three processes contend for a lock, and each call arrive so many times; return the key and what is wrong."""
+    """Have two processes contend for a lock, and each call arrive so many times; return the key and what is wrong."""
     proxy.edit_replies(repeated(calls))
-    with Crew("contend", [through(proxy)] * 3, kind="lock", tasks=2, ttl=1.5, twin=twin) as crew:
-        crew.await_more(6, within=starves)
+    with Crew("contend", [through(proxy)] * 2, kind="lock", tasks=2, ttl=1.2, twin=twin) as crew:
+        crew.await_more(4, within=starves)
         return crew.key, judge(crew.finish())
 
 
@@ -37,7 +37,7 @@ def test_calls_that_are_all_lost_or_all_doubled(server: RedisServer, proxy: Faul
 def test_lost_calls_show_who_never_looks(proxy: FaultProxy) -> None:
     """The broken twin waits for a call that does not come."""
     with pytest.raises(WorkerFailedError, match="without event 'inside'"):
-        contend(proxy, calls=0, twin="never_looks", starves=3.0)
+        contend(proxy, calls=0, twin="never_looks", starves=2.0)
 
 
 def test_doubled_calls_show_who_believes_each_of_them(proxy: FaultProxy) -> None:
@@ -57,7 +57,7 @@ async def cut_between_leave_and_call(server: RedisServer, proxy: FaultProxy) -> 
         proxy.reset()
         proxy.heal()
         try:
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(2):
                 await (await waiter).release()
         finally:
             waiter.cancel()

@@ -62,6 +62,7 @@ def test_a_killed_holder_and_a_killed_waiter_cost_a_lease(server: RedisServer) -
     assert asyncio.run(left_on(server, key, within=5 * TTL)) == []
 
 
+@pytest.mark.long
 def test_a_lease_that_somebody_deletes_is_seen(server: RedisServer) -> None:
     """The broken twin: an administrator who is sure that the holder is dead, and is not patient."""
     _, events = kill_a_holder(server, ttl=3.0, meanwhile=("DEL", "aiodlock:{{{key}}}:lock"))

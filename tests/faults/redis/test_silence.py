@@ -15,7 +15,7 @@ from tests.faults.twins import TWINS
 from tests.faults.visits import kept_by, until_in_line
 from tests.fuzz.twins import broken
 
-PATIENCE = 0.6  # instead of three seconds
+PATIENCE = 0.4  # instead of three seconds
 
 
 async def fall_silent(server: RedisServer, proxy: FaultProxy, key: str) -> None:
@@ -30,7 +30,7 @@ async def fall_silent(server: RedisServer, proxy: FaultProxy, key: str) -> None:
         await far.ping()
         proxy.half_open()
         try:
-            await asyncio.to_thread(proxy.wait_until, lambda counts: counts.connections >= 2, within=8 * PATIENCE)
+            await asyncio.to_thread(proxy.wait_until, lambda counts: counts.connections >= 2, within=7 * PATIENCE)
             proxy.heal()
             await hold.release()
             async with asyncio.timeout(10):
