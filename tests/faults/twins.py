@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Awaitable
 from dataclasses import replace
+from typing import Any
 
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.engine import Engine
-from aiodlock._core.line import Call, Called, Reconnected
+from aiodlock._core.line import Call, Called, LineId, Reconnected
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.backends.redis import backend
 from aiodlock.backends.redis.scripts import Script, load
@@ -15,6 +18,8 @@ from aiodlock.errors import BackendError
 from tests.fuzz.twins import Change, counted_from_answer, no_burying
 
 __all__ = ["TWINS"]
+
+_numbers = itertools.count()
 
 
 def another_id_each_time() -> Change:
@@ -77,6 +82,16 @@ def never_asks() -> Change:
     return Link, "_check", lambda self: None
 
 
+def counts_again() -> Change:
+    """A latch is counted down under a new id each time the request is sent."""
+    latch = backend.RedisBackend.latch
+
+    def latch_anew(self: backend.RedisBackend, line: LineId, *, operation: str, **settings: Any) -> Awaitable[int]:
+        return latch(self, line, operation=f"{operation}-{next(_numbers)}", **settings)
+
+    return backend.RedisBackend, "latch", latch_anew
+
+
 def takes_memory() -> Change:
     """A renewal begins with a write that could take memory."""
     text = load("renew").text.replace("take_no_memory()\nlocal answers", "local answers")
@@ -88,6 +103,7 @@ TWINS = {
     for twin in (
         another_id_each_time,
         counted_from_answer,
+        counts_again,
         every_call_counts,
         leaves_once,
         never_asks,

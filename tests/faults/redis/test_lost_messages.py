@@ -12,7 +12,7 @@ import pytest
 from aiodlock import LockClient
 from aiodlock.backends.redis.scripts import load
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError
-from aiodlock.testing.history import Event, Recorder
+from aiodlock.testing.history import Event, Recorder, Violation, check_conservation
 from aiodlock.testing.proxy import FaultProxy, Rule
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import judge
@@ -139,3 +139,33 @@ async def test_a_server_whose_every_reply_is_lost_is_told_in_time(server: RedisS
         async with near.lock("mute", ttl=TTL, wait=0):
             pass
     assert await left_on(server, "mute") == []
+
+
+async def count_down_for_every_k(server: RedisServer, proxy: FaultProxy) -> list[Violation]:
+    """Count a latch down by two clients while replies of one are lost; return where the books are wrong."""
+
+    async def count_down(locks: LockClient) -> None:
+        for number in range(6):
+            await locks.latch(key, count=20).count_down()
+            accepted.append((f"{locks.name} {number}", 1))
+
+    for k in itertools.count(2):
+        key, accepted = next(_keys), list[tuple[str, int]]()
+        async with two_clients(server, proxy) as clients:
+            rule = proxy.drop_reply(match=b"EVALSHA", every=k)
+            await asyncio.gather(*map(count_down, clients))
+            proxy.heal()
+            left = await clients[1].latch(key, count=20).count()
+        if (wrong := check_conservation(20, accepted=accepted, left=[left])) or not rule.done:
+            return wrong
+    raise AssertionError("never ends")
+
+
+async def test_a_latch_counts_once_whatever_is_lost(server: RedisServer, proxy: FaultProxy) -> None:
+    assert await count_down_for_every_k(server, proxy) == []
+
+
+async def test_lost_replies_show_who_counts_again(server: RedisServer, proxy: FaultProxy) -> None:
+    """The broken twin has another id for the same operation each time it is sent."""
+    with broken(TWINS["counts_again"]):
+        assert [violation.rule for violation in await count_down_for_every_k(server, proxy)] == ["not conserved"]
