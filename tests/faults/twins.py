@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Any
 
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.engine import Engine
@@ -86,8 +85,10 @@ def counts_again() -> Change:
     """A latch is counted down under a new id each time the request is sent."""
     latch = backend.RedisBackend.latch
 
-    def latch_anew(self: backend.RedisBackend, line: LineId, *, operation: str, **settings: Any) -> Awaitable[int]:
-        return latch(self, line, operation=f"{operation}-{next(_numbers)}", **settings)
+    def latch_anew(
+        self: backend.RedisBackend, line: LineId, *, count: int, down: int, operation: str, ttl: float
+    ) -> Awaitable[int]:
+        return latch(self, line, count=count, down=down, operation=f"{operation}-{next(_numbers)}", ttl=ttl)
 
     return backend.RedisBackend, "latch", latch_anew
 
