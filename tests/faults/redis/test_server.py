@@ -14,8 +14,8 @@ from aiodlock.testing.history import check_exclusion, check_fencing, stays
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge, naively
+from tests.faults.redis.admin import ask, in_line, left_on
 from tests.faults.redis.clients import through
-from tests.faults.redis.remains import ask, in_line, left_on
 from tests.faults.twins import TWINS
 from tests.faults.visits import KINDS, until_in_line
 from tests.fuzz.twins import broken
@@ -75,6 +75,7 @@ def test_a_restart_under_a_holder_that_is_cut_off(own_server: Start, durable: bo
     assert [stay.who for stay in history] == ["worker-0", "worker-1"]
     assert [violation.rule for violation in check_exclusion(history)] == ([] if durable else ["exclusion"])
     assert check_fencing(history) == []
+    assert asyncio.run(left_on(server, crew.key)) == []
 
 
 def test_a_server_that_is_frozen_past_the_lease(own_server: Start) -> None:
@@ -95,6 +96,7 @@ def test_a_server_that_is_frozen_past_the_lease(own_server: Start) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_is_frozen_again_and_again_under_load(own_server: Start, kind: str) -> None:
     server = own_server()
