@@ -7,7 +7,7 @@ import itertools
 import math
 import secrets
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -38,7 +38,7 @@ from aiodlock.backends.base import Backend
 from aiodlock.clock import Clock
 from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError, TooManyWaitersError
 from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
-from aiodlock.policy import Policy
+from aiodlock.policy import Policy, Push
 
 __all__ = ["Engine"]
 
@@ -75,7 +75,7 @@ class Engine:
         self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
         self._grant = 0.0
-        self._ids = map("{}-{:x}".format, itertools.repeat(secrets.token_hex(8)), itertools.count(1))
+        self._ids: Iterator[TicketId] = map(f"{secrets.token_hex(8)}-{{:x}}".format, itertools.count(1))  # type: ignore[assignment]
         self._ending: dict[Hold, None] = {}
         self._ended: asyncio.Future[None] | None = None
 
@@ -83,7 +83,8 @@ class Engine:
 
     def cohort(self, line: LineId, shape: Shape, policy: Policy) -> Cohort:
         """Return the cohort to queue in: the one of all alike, or a new one where everybody has a ticket of his own."""
-        key = (line, shape, policy.ttl, policy.linger, policy.waiting)
+        waiting = None if type(policy.waiting) is Push else policy.waiting  # its hash is not free
+        key = (line, shape, policy.ttl, policy.linger, waiting)
         cohort = self._cohorts.get(key) if policy.shares else None
         if cohort is None:
             cohort = (SharedCohort if shape.shared else Cohort)(self, line, shape=shape, policy=policy)
@@ -128,7 +129,7 @@ class Engine:
 
     def new_id(self) -> TicketId:
         """Return an id that nobody used or will use."""
-        return TicketId(next(self._ids))
+        return next(self._ids)
 
     def renew(self, places: list[Place]) -> None:
         """Renew all of *places* in one call; their answers reach them."""
@@ -182,8 +183,8 @@ class Engine:
 
     def measure(self, round_trip: float) -> None:
         """Learn how long a grant takes; a batch is four times that."""
-        self._grant += (round_trip - self._grant) / 8
-        self.batch = min(max(4 * self._grant, SHORTEST_BATCH), LONGEST_BATCH)
+        self._grant = grant = self._grant + (round_trip - self._grant) / 8
+        self.batch = min(4 * grant, LONGEST_BATCH) if 4 * grant > SHORTEST_BATCH else SHORTEST_BATCH
 
     def emit(self, event: Event) -> None:
         if self.events is not None:
