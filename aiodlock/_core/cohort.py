@@ -395,9 +395,8 @@ class Cohort:
             self._keep(place, now)
             return None
         self.disown(place)
-        if (
-            self.waiters and self.live and self.wanted > len(self.standing) and not place.unanswered
-        ):  # one in doubt has to be buried
+        # One in doubt has to be buried: it cannot be replaced in one step.
+        if self.waiters and self.live and self.wanted > len(self.standing) and not place.unanswered:
             place.end()
             self._stand(instead_of=place)
             return None

@@ -7,7 +7,7 @@ import itertools
 import math
 import secrets
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -75,7 +75,7 @@ class Engine:
         self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
         self._grant = 0.0
-        self._ids: Iterator[TicketId] = map(f"{secrets.token_hex(8)}-{{:x}}".format, itertools.count(1))  # type: ignore[assignment]
+        self._ids = map(f"{secrets.token_hex(8)}-{{:x}}".format, itertools.count(1))
         self._ending: dict[Hold, None] = {}
         self._ended: asyncio.Future[None] | None = None
 
@@ -129,7 +129,7 @@ class Engine:
 
     def new_id(self) -> TicketId:
         """Return an id that nobody used or will use."""
-        return next(self._ids)
+        return cast("TicketId", next(self._ids))
 
     def renew(self, places: list[Place]) -> None:
         """Renew all of *places* in one call; their answers reach them."""
