@@ -203,15 +203,27 @@ class Engine:
     def on_call(self, call: Call) -> None:
         """Bring a call of the server to the place it is for; one for nobody here is answered by leaving."""
         if isinstance(call, Reconnected):
-            if asked := [place for place in self.places.values() if place.answered]:
-                self.renew(asked)
-            self.latches.look_at_all()
+            self._catch_up()
         elif isinstance(call, Opened):
             self.latches.look(call.line)
         elif place := self.places.get(call.id):
             self._hear(place, call)
         elif isinstance(call, Called):
             self.work.own(self.backend.leave(Ticket(call.line, call.id)), lambda _: None)
+
+    def _catch_up(self) -> None:
+        """Repeat at once what had no answer, then look what was missed: nobody waits for a pause of the outage.
+
+        Leaves go first, because others may be waiting for them.
+        """
+        now = self.now()
+        for place in [*self.leaving, *(place for place in self.places.values() if not place.answered)]:
+            if place.slot is not None:  # else it is under way already
+                self.watchdog.forget(place)
+                place.visit(now)
+        if asked := [place for place in self.places.values() if place.answered]:
+            self.renew(asked)
+        self.latches.look_at_all()
 
     def _hear(self, place: Place, call: Called | CompanyCame | TicketGone | AskedToGo) -> None:
         match call:
