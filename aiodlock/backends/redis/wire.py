@@ -51,6 +51,7 @@ class Link(asyncio.Protocol):
         self.via = via
         self.loop = asyncio.get_running_loop()
         self.reason = ""  # why it was lost
+        self.role = ""  # what the server says of itself: master, replica, sentinel
         self._lost = asyncio.Event()
         self._closed = asyncio.Event()
         self._on_push = on_push

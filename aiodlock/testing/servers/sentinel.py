@@ -116,7 +116,7 @@ class SentinelService:
 
     def _agreed(self) -> bool:
         named = self._named()
-        return len(named) == 1 and b"role:master" in ask(*named, "INFO replication")
+        return len(named) == 1 and b"role:master" in ask(named.pop(), "INFO replication")
 
     def _complete(self) -> bool:
         wanted = b"slaves=2,sentinels=3"
