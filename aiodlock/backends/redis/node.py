@@ -67,6 +67,11 @@ class Node:
         """Connect as soon as that is possible, and again whenever the connection is lost; commands fail until then."""
         self._keeper = asyncio.create_task(self._keep(None), name=f"aiodlock: {self.address}")
 
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Host and port at the other end of the present connection."""
+        return self._link.peer if self._link is not None else None
+
     def reset(self, reason: str) -> None:
         """Give the present connection up, for *reason*, and make another."""
         if self._link is not None:

@@ -108,8 +108,8 @@ def to_int(reply: Any, via: int) -> int:
 
 
 def to_hello(reply: Any, via: int) -> str:
-    """Decode the role of a server that was greeted."""
-    return str(reply[b"role"].decode())
+    """Decode the role of a server that was greeted; a sentinel has none, and says so by its mode."""
+    return str(reply.get(b"role", reply[b"mode"]).decode())
 
 
 def to_none(reply: Any, via: int) -> None:

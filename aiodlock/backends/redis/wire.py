@@ -92,6 +92,12 @@ class Link(asyncio.Protocol):
                 await self._closed.wait()
         self._transport.abort()
 
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Host and port at the other end; None for a unix socket."""
+        peer = self._transport.get_extra_info("peername")
+        return (peer[0], peer[1]) if isinstance(peer, tuple) else None
+
     async def lost(self) -> str:
         """Wait for the end and return its reason."""
         await self._lost.wait()

@@ -17,7 +17,7 @@ from aiodlock.testing.history import Event, Recorder, check_exclusion, check_fen
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisReplica, RedisServer, require
 from aiodlock.testing.servers.redis import ask
-from tests.integration.redis.conftest import Client
+from tests.integration.redis.conftest import Client, until
 
 Connect = Callable[..., Awaitable[Client]]
 Make = Callable[..., Ticket]
@@ -169,24 +169,14 @@ async def enters_when_called(pair: Pair, *, trusting: bool) -> bool:
         other._at_work().trusts_calls = trusting
         hold = await mine.lock("k", ttl=20).acquire()
         waiter = asyncio.create_task(other.lock("k", ttl=20).acquire())
-        await until_inside(mine, "a", waiting=1)
+        await until(lambda: any(place.answered for place in other._at_work().places.values()))
         pair.cut()
         await hold.release()
-        await until_inside(mine, "b")
         done, _ = await asyncio.wait({waiter}, timeout=1.0)
         pair.copying.heal()
         async with asyncio.timeout(20):
             await (await waiter).release()
     return bool(done)
-
-
-async def until_inside(locks: LockClient, owner: str, *, waiting: int = 0) -> None:
-    """Return when the server shows *owner* inside and so many tickets behind it."""
-    while True:
-        rows = [row async for row in locks.inspect("k")]
-        if [row.owner for row in rows if row.inside] == [owner] and len(rows) == 1 + waiting:
-            return
-        await asyncio.sleep(0.01)
 
 
 async def test_a_called_waiter_enters_only_when_confirmed(pair: Pair) -> None:
