@@ -130,6 +130,7 @@ class LockClient:
                 error.add_note(f"closing failed as well: {second!r}")
             raise
         self._engine = engine
+        engine.examine()
         return self
 
     async def aclose(self) -> None:

@@ -9,10 +9,11 @@ from functools import lru_cache
 from typing import TypeVar
 
 from aiodlock._core.line import Answer, LineId, Reconnected, Row, Ticket, TicketId, tombstone_life
-from aiodlock.backends.base import Capabilities, OnCall
+from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.batches import Batch
 from aiodlock.backends.redis.calls import Calls
+from aiodlock.backends.redis.checks import diagnose
 from aiodlock.backends.redis.confirmed import Confirming
 from aiodlock.backends.redis.inspect import inspect
 from aiodlock.backends.redis.keys import Keys
@@ -155,6 +156,9 @@ class RedisBackend:
         clear = self._keys.name(line).clear
         arguments = (clear, count, down, operation, micros(ttl), self._channel)
         return self._call(_LATCH, line, *arguments, decode=to_int)
+
+    async def diagnose(self) -> Sequence[Finding]:
+        return await diagnose(self._node, self._keys, min_replicas=self.min_replicas)
 
     def _call(
         self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]

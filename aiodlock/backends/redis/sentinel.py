@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from aiodlock.backends.base import OnCall
+from aiodlock.backends.base import Finding, OnCall
 from aiodlock.backends.redis.backend import RedisBackend
-from aiodlock.backends.redis.discovery import Sentinels
+from aiodlock.backends.redis.discovery import Sentinels, Told
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.wire import Link
 
-__all__ = ["SentinelBackend"]
+__all__ = ["SentinelBackend", "judge_sentinels"]
 
 _SWITCHED = b"+switch-master"
 
@@ -47,6 +48,9 @@ class SentinelBackend(RedisBackend):
             await node.aclose()
         await super().aclose()
 
+    async def diagnose(self) -> Sequence[Finding]:
+        return [judge_sentinels(await self.sentinels.ask()), *await super().diagnose()]
+
     def _told(self, push: list[Any], via: int) -> None:
         if push[0] != b"message" or push[1] != _SWITCHED:
             return
@@ -55,6 +59,19 @@ class SentinelBackend(RedisBackend):
             for node in self._nodes:
                 if node.peer != (host, int(port)):
                     node.reset(f"{host}:{port} is the master now")
+
+
+def judge_sentinels(answers: Sequence[Told | Exception]) -> Finding:
+    """Say whether enough sentinels answer and name the same master: without most of them nobody replaces it."""
+    told = [answer for answer in answers if isinstance(answer, Told)]
+    found = f"{len(told)} of {len(answers)} answer"
+    if len(told) <= len(answers) // 2:
+        return Finding("sentinels", found, "error", "start the others: no new master can be chosen")
+    if len({(one.host, one.port) for one in told}) > 1:
+        return Finding("sentinels", f"{found}, and name different masters", "warning", "a failover goes on: look again")
+    if len(told) < len(answers):
+        return Finding("sentinels", found, "warning", "start the others")
+    return Finding("sentinels", f"{found}, the master is {told[0].host}:{told[0].port}")
 
 
 async def _subscribe(link: Link) -> None:

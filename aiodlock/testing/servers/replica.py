@@ -20,7 +20,14 @@ class RedisReplica(RedisServer):
         super().__init__(arguments=("--replicaof", f"{HOST} {of}", *arguments))
 
     def is_ready(self) -> bool:
-        return super().is_ready() and b"master_link_status:up" in ask(self.port, "INFO replication")
+        if not super().is_ready():
+            return False
+        info = ask(self.port, "INFO replication")
+        if b"role:master" in info:
+            return True  # somebody has promoted it already
+        master = int(info.partition(b"master_port:")[2].split()[0])
+        # Its own word comes too early: the master counts it only after the first confirmation.
+        return b"port=%d,state=online" % self.port in ask(master, "INFO replication")
 
     def promote(self) -> None:
         """Make it a master with what it has; nobody else is told."""
