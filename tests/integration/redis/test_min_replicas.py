@@ -14,6 +14,7 @@ from aiodlock._core.line import Gone, GoneWhy, Inside, Ticket
 from aiodlock.backends.redis import confirmed
 from aiodlock.errors import ConfigurationError
 from aiodlock.testing.history import Event, Recorder, check_exclusion, check_fencing, stays
+from aiodlock.testing.processes import Worker
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisReplica, RedisServer, require
 from aiodlock.testing.servers.redis import ask
@@ -261,3 +262,18 @@ async def test_a_client_that_believes_unconfirmed_answers_is_found(pair: Pair, m
     """The broken twin: WAIT is sent and its answer ignored."""
     monkeypatch.setattr(confirmed, "doubted", lambda answer: answer)
     assert check_exclusion(stays(await lose_a_write(pair, min_replicas=1)))
+
+
+def test_processes_that_were_both_inside_are_found(pair: Pair) -> None:
+    """The broken twin of a failover under load: the same processes, the same judges, a replica that lacks a write."""
+    contend = "tests.integration.redis.contenders:contend"
+    pair.cut()
+    with Worker(contend, who="p0", url=pair.url, ttl=10, step=30) as before:
+        before.await_event("inside", within=20)
+        pair.master.crash()
+        pair.replica.promote()
+        with Worker(contend, who="p1", url=pair.replica.url) as after:
+            after.await_event("inside", within=20)
+    history = stays([*before.events(), *after.events()])
+    assert check_exclusion(history)
+    assert check_fencing(history) == []
