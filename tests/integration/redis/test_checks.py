@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,10 @@ async def test_each_of_the_two_more_rights_is_needed(
 ) -> None:
     user = await as_user(client, connect, server, f"-{missing}", looking=True)
     assert [finding.what for finding in await user.backend.diagnose() if "may not ask" in finding.found]
+
+
+def test_the_page_shows_the_line_that_is_tested() -> None:
+    page = (Path(__file__).parents[3] / "docs/guides/redis-setup.md").read_text()
+    assert f"\n{' '.join(acl_line('locker', 'secret'))}\n" in page
+    assert f"add `+{CONFIRMING[0]}`" in page
+    assert f"add `{' '.join(f'+{name}' for name in LOOKING)}`" in page
