@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["COMMANDS", "CONFIRMING", "LOOKING", "acl_line", "probes"]
+__all__ = ["COMMANDS", "CONFIRMING", "LOOKING", "WATCHING", "acl_line", "probes", "sentinel_acl_line"]
 
 COMMANDS = (
     *("ping", "hello", "select", "evalsha", "script|load", "scan", "subscribe", "publish"),
@@ -10,6 +10,7 @@ COMMANDS = (
 )
 CONFIRMING = ("wait",)  # for min_replicas
 LOOKING = ("info", "config|get")  # for all that `aiodlock doctor` can see
+WATCHING = ("ping", "hello", "subscribe", "sentinel|master", "sentinel|get-master-addr-by-name")  # of a sentinel
 
 
 def acl_line(
@@ -23,6 +24,12 @@ def acl_line(
     keys = (f"~{prefix}:*", f"&{prefix}:calls:*")
     names = (*COMMANDS, *(CONFIRMING if confirming else ()), *(LOOKING if looking else ()))
     return "ACL", "SETUSER", user, "reset", "on", f">{password}", *keys, "-@all", *(f"+{name}" for name in names)
+
+
+def sentinel_acl_line(user: str, password: str) -> tuple[str, ...]:
+    """Return the ``ACL SETUSER`` command, for each sentinel, of a user who can find and follow the master."""
+    rights = (f"+{name}" for name in WATCHING)
+    return "ACL", "SETUSER", user, "reset", "on", f">{password}", "&+switch-master", "-@all", *rights
 
 
 def probes(prefix: str, *, confirming: bool = False) -> dict[str, tuple[str, ...]]:

@@ -37,7 +37,7 @@ class Confirming:
     def __init__(self, node: Node, *, replicas: int, within: float) -> None:
         self._node = node
         self._replicas = replicas
-        self._wait = command("WAIT", replicas, round(within * 1000))
+        self._wait = command("WAIT", replicas, max(1, round(within * 1000)))  # 0 would wait for ever
         self._next: list[_Asked] = []
         self._under_way = False
 

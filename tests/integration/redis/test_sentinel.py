@@ -11,12 +11,14 @@ import pytest
 
 import aiodlock
 from aiodlock import BackendUnavailableError, Hold, LockClient
+from aiodlock.backends.redis.acl import WATCHING, sentinel_acl_line
 from aiodlock.backends.redis.discovery import Sentinels, Told
 from aiodlock.backends.redis.sentinel import SentinelBackend
 from aiodlock.errors import ConfigurationError
 from aiodlock.testing.history import Event, check_exclusion, check_fencing, stays
 from aiodlock.testing.processes import Worker
 from aiodlock.testing.servers import RedisSentinel, RedisServer, SentinelService, require
+from aiodlock.testing.servers.redis import ask
 from tests.integration.redis.conftest import until
 
 
@@ -78,6 +80,33 @@ async def test_the_newest_configuration_is_believed(service: SentinelService, mo
 
     monkeypatch.setattr(Sentinels, "_ask", ask)
     assert await sentinels.master() == Told(9, "new", 2)
+
+
+async def found_by(service: SentinelService, *further: str) -> bool:
+    """Tell whether a user of the sentinels with the documented rights, and *further* ones, finds and watches."""
+    for sentinel in service.sentinels:
+        ask(sentinel.port, " ".join((*sentinel_acl_line("watcher", "pw"), *further)))
+    url = f"{service.url}?sentinel_username=watcher&sentinel_password=pw"
+    backend = SentinelBackend.from_url(url, patience=1.0)
+    try:
+        await backend.open(lambda call: None)
+        await until(lambda: all(node.peer for node in backend._watching), within=1.0)
+    except (BackendUnavailableError, TimeoutError):
+        return False
+    finally:
+        await backend.aclose()
+    return True
+
+
+@pytest.mark.parametrize("missing", ["", *WATCHING])
+async def test_the_documented_rights_at_the_sentinels_are_enough_and_needed(
+    service: SentinelService, missing: str
+) -> None:
+    """HELLO is always allowed."""
+    if missing in ("", "hello"):
+        assert await found_by(service)
+    else:
+        assert not await found_by(service, f"-{missing}")
 
 
 @pytest.mark.parametrize("what", ["service", "sentinels"])
@@ -194,8 +223,11 @@ async def test_a_client_that_does_not_listen_to_the_sentinels_is_found(
 # --- under load ----------------------------------------------------------------------------------------------
 
 
-def failover_under_load(service: SentinelService, key: str, *, min_replicas: int) -> list[Event]:
-    """Let four processes contend, kill the master, and go on until each of them has been inside again."""
+def failover_under_load(service: SentinelService, key: str, *, fault: str, min_replicas: int) -> list[Event]:
+    """Let four processes contend, let the master die or freeze, and go on until each has been inside again.
+
+    Then the old one comes back, believes to be the master, and answers what was sent to it while it was frozen.
+    """
     arguments = {"url": service.url, "key": key, "min_replicas": min_replicas}
     with ExitStack() as stack:
         workers = [
@@ -205,22 +237,30 @@ def failover_under_load(service: SentinelService, key: str, *, min_replicas: int
         for worker in workers:
             worker.await_event("left", within=30, count=3)
         old = service.master
-        old.crash()
+        getattr(old, fault)()
         service.replaced(old)
-        old.start()
-        for worker in workers:
-            seen = sum(event.what == "left" for event in worker.events())
-            worker.await_event("left", within=40, count=seen + 3)
+        _await_all(workers)
+        old.start() if fault == "crash" else old.resume()
+        _await_all(workers)
     return [event for worker in workers for event in worker.events()]
 
 
+def _await_all(workers: list[Worker]) -> None:
+    """Return when each of them has been inside three more times."""
+    for worker in workers:
+        seen = sum(event.what == "left" for event in worker.events())
+        worker.await_event("left", within=40, count=seen + 3)
+
+
+@pytest.mark.parametrize("fault", ["crash", pytest.param("pause", marks=pytest.mark.long)])
 @pytest.mark.parametrize("min_replicas", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_a_failover_under_load_keeps_everybody_apart(service: SentinelService, min_replicas: int) -> None:
+def test_a_failover_under_load_keeps_everybody_apart(service: SentinelService, fault: str, min_replicas: int) -> None:
     """Nobody is inside beside another, the fence grows, and everybody gets in again.
 
     Its broken twin, a failover that loses a write, is in test_min_replicas.py.
     """
-    history = stays(failover_under_load(service, f"load-{min_replicas}", min_replicas=min_replicas))
+    key = f"load-{fault}-{min_replicas}"
+    history = stays(failover_under_load(service, key, fault=fault, min_replicas=min_replicas))
     assert {stay.who for stay in history} == {"p0", "p1", "p2", "p3"}
     assert check_exclusion(history) == []
     assert check_fencing(history) == []
