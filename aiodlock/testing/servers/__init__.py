@@ -16,6 +16,7 @@ from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.replica import RedisReplica
 from aiodlock.testing.servers.require import require
 from aiodlock.testing.servers.sentinel import RedisSentinel, SentinelService
+from aiodlock.testing.servers.tls import TlsRedisServer
 
 __all__ = [
     "MissingServerError",
@@ -25,6 +26,7 @@ __all__ = [
     "SentinelService",
     "Server",
     "ServerFailedError",
+    "TlsRedisServer",
     "free_ports",
     "require",
 ]
