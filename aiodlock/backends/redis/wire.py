@@ -52,6 +52,7 @@ class Link(asyncio.Protocol):
         self.via = via
         self.loop = asyncio.get_running_loop()
         self.reason = ""  # why it was lost
+        self.role = ""  # what the server says of itself: master, replica, sentinel
         self._lost = asyncio.Event()
         self._closed = asyncio.Event()
         self._on_push = on_push
@@ -94,6 +95,12 @@ class Link(asyncio.Protocol):
             async with asyncio.timeout(_POLITE):
                 await self._closed.wait()
         self._transport.abort()
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Host and port at the other end; None for a unix socket."""
+        peer = self._transport.get_extra_info("peername")
+        return (peer[0], peer[1]) if isinstance(peer, tuple) else None
 
     async def lost(self) -> str:
         """Wait for the end and return its reason."""
