@@ -30,6 +30,7 @@ class Capabilities:
 
     kinds: frozenset[str] = frozenset({"lock", "rwlock", "semaphore", "latch"})
     pushes: bool = True  # calls arrive by themselves; otherwise the engine looks
+    trusts_calls: bool = True  # whoever is called is inside; otherwise a call means: look
     shared: bool = True  # other processes see the same lines
     most_tickets: int = 1_000_000  # per line
 

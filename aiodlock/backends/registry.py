@@ -23,11 +23,14 @@ class _Home(NamedTuple):
 
 
 _REDIS = _Home("aiodlock.backends.redis.backend", "RedisBackend", "redis")
+_SENTINEL = _Home("aiodlock.backends.redis.sentinel", "SentinelBackend", "redis")
 
 _HOMES = {
     "memory": _Home("aiodlock.backends.memory", "MemoryBackend"),
     "redis": _REDIS,
+    "redis+sentinel": _SENTINEL,
     "rediss": _REDIS,
+    "rediss+sentinel": _SENTINEL,
     "unix": _REDIS,
 }
 

@@ -9,13 +9,15 @@ from functools import lru_cache
 from typing import TypeVar
 
 from aiodlock._core.line import Answer, LineId, Reconnected, Row, Ticket, TicketId, tombstone_life
-from aiodlock.backends.base import Capabilities, OnCall
+from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.batches import Batch
 from aiodlock.backends.redis.calls import Calls
+from aiodlock.backends.redis.checks import diagnose
+from aiodlock.backends.redis.confirmed import Confirming
 from aiodlock.backends.redis.inspect import inspect
 from aiodlock.backends.redis.keys import Keys
-from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.node import Node, Where
 from aiodlock.backends.redis.scripts import (
     Script,
     bulk,
@@ -28,6 +30,8 @@ from aiodlock.backends.redis.scripts import (
     to_none,
 )
 from aiodlock.backends.redis.wire import Decode, Link
+from aiodlock.errors import BackendUnavailableError
+from aiodlock.policy import check_count
 
 __all__ = ["RedisBackend"]
 
@@ -47,18 +51,22 @@ class RedisBackend:
 
     *prefix* begins every key and channel. *pushes*: whether to subscribe; without it nobody is called, everybody looks.
     *patience*: seconds without a reply after which a connection is given up. *name* is what ``CLIENT LIST`` shows.
+    *min_replicas*: how many replicas must have a join or a renewal before it counts; waited for up to a third of
+    *patience*.
     """
 
     def __init__(
         self,
-        address: Address,
+        address: Where,
         *,
         prefix: str = "aiodlock",
         name: str = "aiodlock",
         pushes: bool = True,
         patience: float = 3.0,
+        min_replicas: int = 0,
     ) -> None:
-        self.capabilities = Capabilities(pushes=pushes)
+        self.min_replicas = check_count("min_replicas", min_replicas, least=0)
+        self.capabilities = Capabilities(pushes=pushes, trusts_calls=not min_replicas)
         self.address = str(address)
         self._keys = Keys(prefix)
         self._calls = Calls(self._keys, secrets.token_urlsafe(9))
@@ -71,6 +79,12 @@ class RedisBackend:
             on_up=self._reconnected,
             patience=patience,
         )
+        self._nodes = [self._node]
+        self._grants: Node | Confirming = self._node  # what joins and renewals are sent by
+        if min_replicas:
+            second = Node(address, name=name, greet=_expect_master, patience=patience)
+            self._nodes.append(second)
+            self._grants = Confirming(second, replicas=min_replicas, within=patience / 3)
         # The constant parts of the two hot commands are packed once.
         self._heads = lru_cache(_CACHED)(self._pack_heads)
         self._policy = lru_cache(_CACHED)(self._pack_policy)
@@ -85,17 +99,21 @@ class RedisBackend:
         prefix: str = "aiodlock",
         pushes: bool = True,
         patience: float = 3.0,
+        min_replicas: int = 0,
     ) -> RedisBackend:
         """Return the backend of ``redis://``, ``rediss://`` or ``unix://``."""
-        return cls(Address.from_url(url, unverified=unverified), prefix=prefix, pushes=pushes, patience=patience)
+        address = Address.from_url(url, unverified=unverified)
+        return cls(address, prefix=prefix, pushes=pushes, patience=patience, min_replicas=min_replicas)
 
     async def open(self, on_call: OnCall) -> None:
         self._calls.on_call = on_call
-        await self._node.open()
+        for node in self._nodes:
+            await node.open()
 
     async def aclose(self) -> None:
         self._calls.on_call = None
-        await self._node.aclose()
+        for node in self._nodes:
+            await node.aclose()
 
     def ping(self) -> Awaitable[None]:
         return self._node.send(_PING, to_none)
@@ -106,7 +124,7 @@ class RedisBackend:
             way = bulk(int(queue)) + bulk(instead_of)
         policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.waiting_life, ticket.owner)
         payload = b"".join((self._heads(ticket.line)[0], bulk(ticket.id), way, policy))
-        return self._node.send(payload, to_answer, _JOIN.load)
+        return self._grants.send(payload, to_answer, _JOIN.load)
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = bulk(micros(tombstone_life(ticket.ttl))) if bury else _NOT_BURIED
@@ -118,7 +136,8 @@ class RedisBackend:
         for line, positions in batch.by_line():
             some = [tickets[i] for i in positions]
             arguments = [part for t in some for part in (t.id, micros(t.ttl), micros(t.waiting_life))]
-            batch.expect(positions, self._call(_RENEW, line, *arguments, decode=to_answers))
+            payload = self._pack(_RENEW, line, arguments)
+            batch.expect(positions, self._grants.send(payload, to_answers, _RENEW.load))
         return batch.answers
 
     def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
@@ -138,11 +157,16 @@ class RedisBackend:
         arguments = (clear, count, down, operation, micros(ttl), self._channel)
         return self._call(_LATCH, line, *arguments, decode=to_int)
 
+    async def diagnose(self) -> Sequence[Finding]:
+        return await diagnose(self._node, self._keys, min_replicas=self.min_replicas)
+
     def _call(
         self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
     ) -> asyncio.Future[_T]:
-        payload = script.head(len(arguments)) + b"".join(map(bulk, (self._keys.name(line).key, *arguments)))
-        return self._node.send(payload, decode, script.load)
+        return self._node.send(self._pack(script, line, arguments), decode, script.load)
+
+    def _pack(self, script: Script, line: LineId, arguments: Sequence[bytes | str | int]) -> bytes:
+        return script.head(len(arguments)) + b"".join(map(bulk, (self._keys.name(line).key, *arguments)))
 
     def _pack_heads(self, line: LineId) -> tuple[bytes, bytes]:
         key, clear = self._keys.name(line)
@@ -155,9 +179,15 @@ class RedisBackend:
         return b"".join(bulk(part) for part in parts)
 
     async def _greet(self, link: Link) -> None:
+        await _expect_master(link)
         if self.capabilities.pushes:
             await self._calls.subscribe(link)
 
     def _reconnected(self, via: int) -> None:
         if self._calls.on_call:
             self._calls.on_call(Reconnected(via))
+
+
+async def _expect_master(link: Link) -> None:
+    if link.role != "master":  # a replica of an older or later time; it would refuse to write
+        raise BackendUnavailableError(f"{link.where}: is a {link.role}, not a master: give the master's address")

@@ -5,19 +5,30 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from aiodlock.backends.redis.address import Address
-from aiodlock.backends.redis.scripts import to_none
+from aiodlock.backends.redis.scripts import to_hello, to_none
 from aiodlock.backends.redis.wire import Decode, Link, OnPush
 from aiodlock.errors import BackendError, BackendUnavailableError
 
-__all__ = ["Node"]
+__all__ = ["Node", "Where"]
 
 _T = TypeVar("_T")
 
 _FIRST_DELAY = 0.02
 _LONGEST_DELAY = 2.0
+
+
+class Where(Protocol):
+    """Where a server is and how to be let in: an `Address`, or somebody who knows it at this moment."""
+
+    async def connect(self, protocol: Callable[[], Link]) -> Link:
+        """Open a connection; nothing is said on it yet."""
+        ...
+
+    def greeting(self, name: str) -> tuple[bytes, ...]:
+        """Return the packed commands that begin a connection, HELLO first."""
+        ...
 
 
 class Node:
@@ -28,13 +39,13 @@ class Node:
 
     def __init__(
         self,
-        address: Address,
+        address: Where,
         *,
         name: str,
         greet: Callable[[Link], Awaitable[None]],
-        on_push: OnPush,
-        on_up: Callable[[int], None],
         patience: float,
+        on_push: OnPush = lambda push, via: None,
+        on_up: Callable[[int], None] = lambda via: None,
     ) -> None:
         self.address = address
         self._name = name
@@ -52,6 +63,20 @@ class Node:
         self._link = await self._dial()
         self._keeper = asyncio.create_task(self._keep(self._link), name=f"aiodlock: {self.address}")
 
+    def keep(self) -> None:
+        """Connect as soon as that is possible, and again whenever the connection is lost; commands fail until then."""
+        self._keeper = asyncio.create_task(self._keep(None), name=f"aiodlock: {self.address}")
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Host and port at the other end of the present connection."""
+        return self._link.peer if self._link is not None else None
+
+    def reset(self, reason: str) -> None:
+        """Give the present connection up, for *reason*, and make another."""
+        if self._link is not None:
+            self._link.abort(reason)
+
     async def aclose(self) -> None:
         if self._keeper is not None:
             self._keeper.cancel()
@@ -68,9 +93,10 @@ class Node:
         future.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
         return future
 
-    async def _keep(self, link: Link) -> None:
+    async def _keep(self, link: Link | None) -> None:
         while True:
-            self._down = await link.lost()
+            if link is not None:
+                self._down = await link.lost()
             self._link = None
             link = await self._redial()
             self._link = link
@@ -92,7 +118,9 @@ class Node:
         try:
             async with asyncio.timeout(self._patience):
                 link = await self.address.connect(self._new_link)
-                for payload in self.address.greeting(self._name):
+                hello, *others = self.address.greeting(self._name)
+                link.role = await link.send(hello, to_hello)
+                for payload in others:
                     await link.send(payload, to_none)
                 await self._greet(link)
         except BaseException as error:
