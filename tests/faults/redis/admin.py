@@ -38,7 +38,7 @@ async def in_line(server: RedisServer, key: str, count: int) -> None:
 async def left_on(server: RedisServer, key: str, *, within: float = 2.0) -> list[str]:
     """Say what is still there *within* seconds: tickets of this key, keys without an expiry, connections of ours."""
     for _ in range(_LOOKS):
-        if not (found := [*await _tickets(server, key), *_keys(server), *_connections(server)]):
+        if not (found := [*_connections(server), *_keys(server), *await _tickets(server, key)]):
             break
         await asyncio.sleep(within / _LOOKS)
     return found

@@ -99,7 +99,7 @@ async def answer_late(server: RedisServer, proxy: FaultProxy, key: str) -> list[
     async def acquire(locks: LockClient) -> Hold:
         record = Recorder(events.append, who=locks.name)
         asked = record.now()
-        hold = await locks.lock(key, ttl=1.5).acquire()
+        hold = await locks.lock(key, ttl=2.5).acquire()
         believe(record, hold, key, asked=asked)
         return hold
 
@@ -108,7 +108,7 @@ async def answer_late(server: RedisServer, proxy: FaultProxy, key: str) -> list[
         late = asyncio.create_task(acquire(far))
         await until_in_line(near, key, 1)
         waiting = asyncio.create_task(acquire(near))
-        await asyncio.sleep(0.9)
+        await asyncio.sleep(1.2)
         proxy.heal()
         hold = await late
         proxy.refuse()

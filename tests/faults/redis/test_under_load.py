@@ -31,7 +31,7 @@ def far(server: RedisServer, proxy: FaultProxy) -> str:
 
 
 def harm(
-    server: RedisServer, crew: Crew, fault: tuple[str, ...], *, times: int, what: str = "inside", starves: float = 4.0
+    server: RedisServer, crew: Crew, fault: tuple[str, ...], *, times: int, what: str = "inside", starves: float = 10.0
 ) -> None:
     """Do *fault* to the server again and again; in between everybody has to get on."""
     crew.await_more(5, what)
