@@ -78,8 +78,7 @@ class RedisCluster:
             self.nodes[0].ask("CLUSTER", "MEET", HOST, node.port, node.bus)
         self._until(lambda: all(self._info(node, "known_nodes") == str(len(self.nodes)) for node in self.nodes))
         for number, node in enumerate(self.nodes[self._masters :]):
-            follow = partial(node.ask, "CLUSTER", "REPLICATE", self.nodes[number % self._masters].id)
-            self._until(lambda follow=follow: follow() == b"OK")
+            self._until(partial(node.ask, "CLUSTER", "REPLICATE", self.nodes[number % self._masters].id))
         self.await_well()
         return self
 
@@ -144,7 +143,7 @@ class RedisCluster:
             return False
         return node.is_master or b"master_link_status:up" in cast(bytes, node.ask("INFO", "replication"))
 
-    def _until(self, is_so: Callable[[], bool]) -> None:
+    def _until(self, is_so: Callable[[], object]) -> None:
         end = time.monotonic() + _READY_WITHIN
         while time.monotonic() < end:
             with contextlib.suppress(OSError):
