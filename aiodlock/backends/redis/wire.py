@@ -32,6 +32,7 @@ _MOST_WAITING = 100_000
 _POLITE = 0.5  # seconds that closing waits for the peer
 
 _MORE = object()
+_CONFIRMS = (b"subscribe", b"ssubscribe")  # pushes that answer a command, in its place among the replies
 _PING = command("PING")
 _RESET = struct.pack("ii", 1, 0)  # linger for no time: close with a reset
 _NOT_NOW = frozenset({
@@ -179,7 +180,7 @@ class Link(asyncio.Protocol):
     def _read(self) -> None:
         gets, pending, via = self._reader.gets, self._pending, self.via
         while (reply := gets()) is not _MORE:
-            if type(reply) is hiredis.PushNotification:
+            if type(reply) is hiredis.PushNotification and reply[0] not in _CONFIRMS:
                 # Behind the callbacks of the replies before it: what was said first is heard first.
                 self.loop.call_soon(self._on_push, reply, via)
                 continue
