@@ -24,10 +24,14 @@ class _Home(NamedTuple):
 
 _REDIS = _Home("aiodlock.backends.redis.backend", "RedisBackend", "redis")
 
+_CLUSTER = _Home("aiodlock.backends.redis.cluster", "ClusterBackend", "redis")
+
 _HOMES = {
     "memory": _Home("aiodlock.backends.memory", "MemoryBackend"),
     "redis": _REDIS,
+    "redis+cluster": _CLUSTER,
     "rediss": _REDIS,
+    "rediss+cluster": _CLUSTER,
     "unix": _REDIS,
 }
 

@@ -19,12 +19,14 @@ import hiredis
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
-__all__ = ["Decode", "Link", "OnPush"]
+__all__ = ["Decode", "Entry", "Link", "OnPush", "OnRefused"]
 
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Any, int], _T]
 OnPush: TypeAlias = Callable[[list[Any], int], None]
-_Entry: TypeAlias = tuple["asyncio.Future[Any]", Decode[Any], bytes, bytes | None]
+# A command under way: who waits for its reply, how to read that, the packed command, the script it may lack.
+Entry: TypeAlias = tuple["asyncio.Future[Any]", Decode[Any], bytes, bytes | None]
+OnRefused: TypeAlias = Callable[[Entry, str], bool]
 
 _CHUNK = 24
 _MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
@@ -45,9 +47,13 @@ class Link(asyncio.Protocol):
 
     It is lost when the peer says so, and aborted when a reply is overdue by *patience* seconds; after a silence a PING
     asks. Then every command without a reply fails: it may or may not have happened.
+
+    *on_refused* sees every error reply first; what it takes care of (a command that belongs elsewhere) does not fail.
     """
 
-    def __init__(self, where: str, *, via: int, on_push: OnPush, patience: float) -> None:
+    def __init__(
+        self, where: str, *, via: int, on_push: OnPush, patience: float, on_refused: OnRefused | None = None
+    ) -> None:
         self.where = where
         self.via = via
         self.loop = asyncio.get_running_loop()
@@ -55,10 +61,11 @@ class Link(asyncio.Protocol):
         self._lost = asyncio.Event()
         self._closed = asyncio.Event()
         self._on_push = on_push
+        self._on_refused = on_refused
         self._transport: asyncio.Transport
         self._reader = hiredis.Reader(notEnoughData=_MORE)
-        self._pending: deque[_Entry] = deque()
-        self._backlog: deque[_Entry] = deque()
+        self._pending: deque[Entry] = deque()
+        self._backlog: deque[Entry] = deque()
         self._loading: set[bytes] = set()
         self._unloadable: set[bytes | None] = set()
         self._out: list[bytes] = []
@@ -68,7 +75,7 @@ class Link(asyncio.Protocol):
         self._last_tick = 1
         self._quiet = 0  # checks since anything was heard
         self._overdue = 0  # checks that found the same command unanswered
-        self._oldest: _Entry | None = None
+        self._oldest: Entry | None = None
         self._interval = patience / 3
         self._timer: asyncio.TimerHandle
 
@@ -78,8 +85,18 @@ class Link(asyncio.Protocol):
         A reply ``NOSCRIPT`` means that nothing was done: it is cured by sending *load*, and the command again.
         """
         future: asyncio.Future[_T] = self.loop.create_future()
-        self._enqueue((future, decode, payload, load))
+        self.take((future, decode, payload, load))
         return future
+
+    def take(self, entry: Entry) -> None:
+        """Send a command that somebody waits for already."""
+        if not (self._paused or self._backlog or self.reason) and len(self._pending) < _MOST_IN_FLIGHT:
+            self._write(entry)
+        elif not self.reason and len(self._backlog) < _MOST_WAITING:
+            self._backlog.append(entry)
+        else:
+            reason = self.reason or f"{_MOST_WAITING} commands wait already"
+            entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}"))
 
     async def aclose(self, reason: str) -> None:
         """Close politely if nothing is in doubt; in any case soon."""
@@ -135,16 +152,7 @@ class Link(asyncio.Protocol):
 
     # --- out -------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, entry: _Entry) -> None:
-        if not (self._paused or self._backlog or self.reason) and len(self._pending) < _MOST_IN_FLIGHT:
-            self._write(entry)
-        elif not self.reason and len(self._backlog) < _MOST_WAITING:
-            self._backlog.append(entry)
-        else:
-            reason = self.reason or f"{_MOST_WAITING} commands wait already"
-            entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}"))
-
-    def _write(self, entry: _Entry) -> None:
+    def _write(self, entry: Entry) -> None:
         # Alone on the wire: at once. But the first of many would travel alone, and the others wait for its reply.
         at_once = not self._pending and self._last_tick <= 1
         self._pending.append(entry)
@@ -196,14 +204,16 @@ class Link(asyncio.Protocol):
             except Exception as error:
                 future.set_exception(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
 
-    def _refused(self, entry: _Entry, error: str) -> None:
+    def _refused(self, entry: Entry, error: str) -> None:
         future, _, _, load = entry
         code = error.partition(" ")[0]
         if code == "NOSCRIPT" and load is not None and load not in self._unloadable:
             self._load(load)
-            self._enqueue(entry)
+            self.take(entry)
             return
         self._unloadable.discard(load)
+        if self._on_refused is not None and self._on_refused(entry, error):
+            return
         future.set_exception(_as_error(self.where, code, error))
         if code == "READONLY":  # demoted: another server has the lines now, and a new connection may reach it
             self.abort(error)
