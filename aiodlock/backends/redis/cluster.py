@@ -45,6 +45,10 @@ def _to_listening(reply: Any, via: int) -> None:
     """Take the confirmation of a subscription; also how such a command is known from others."""
 
 
+def _to_allowed(reply: Any, via: int) -> None:
+    """Take any answer but a refusal for the right to listen."""
+
+
 @dataclass(slots=True)
 class _Member:
     """A server that we use, and the channels subscribed on its present connection."""
@@ -142,7 +146,7 @@ class Cluster:
         return Node(
             address,
             name=self._name,
-            greet=_nothing,
+            greet=self._greet,
             on_push=partial(self._pushed, spot),
             on_up=self._calls.reconnected,
             on_down=partial(self._lost, spot),
@@ -150,6 +154,11 @@ class Cluster:
             patience=self._patience,
             vias=self._vias,
         )
+
+    async def _greet(self, link: Link) -> None:
+        """See that this user may listen at all: otherwise everybody would wait longer, and nobody know why."""
+        if self._calls.pushes:
+            await link.send(command("SSUBSCRIBE", self._calls.channel), _to_allowed)
 
     def _listen(self, member: _Member, slot: int, *, asking: bool = False) -> None:
         """Subscribe to the slot's channel there, unless that is done; what is sent next comes behind it."""
@@ -179,10 +188,13 @@ class Cluster:
 
     def _refused(self, spot: Spot, entry: Entry, error: str) -> bool:
         """Send a command on to where it belongs; a refused one has done nothing."""
-        redirection = Redirection.of(error, spot)
+        redirection, is_down = Redirection.of(error, spot), error.startswith("CLUSTERDOWN")
+        if is_down:
+            self._stale.set()
+        if entry[1] is _to_allowed and (redirection or is_down):
+            entry[0].set_result(None)
+            return True
         if redirection is None or entry[1] is _to_listening:
-            if error.startswith("CLUSTERDOWN"):
-                self._stale.set()
             return False
         if not self._may_hop(entry[0]):
             entry[0].set_exception(BackendUnavailableError(f"sent from server to server {_MOST_HOPS} times: {error}"))
@@ -263,10 +275,6 @@ class Cluster:
             if spot not in self._map.masters and (spot in self._map.replicas or not member.node.is_up):
                 del self._members[spot]
                 await member.node.aclose()
-
-
-async def _nothing(link: Link) -> None:
-    """Greet nobody: subscriptions come with the first command of each slot."""
 
 
 def _as_it_is(reply: Any, via: int) -> Any:

@@ -265,6 +265,8 @@ def _as_error(where: str, code: str, error: str) -> BackendError:
         return BackendUnavailableError(f"{where}: {error}")
     if code == "WRONGTYPE" or "user_script" in error:
         return BackendDataError(f"{where}: a key of ours holds something else: {error}")
+    if code in ("MOVED", "ASK"):
+        return BackendError(f"{where}: {error}; this server is one of a cluster: use redis+cluster://")
     if code == "NOPERM":
         return BackendError(f"{where}: {error}; grant what the ACL line in the docs lists")
     return BackendError(f"{where}: {error}")
