@@ -9,6 +9,7 @@ from aiodlock._core.cohort import Cohort
 from aiodlock._core.engine import Engine
 from aiodlock._core.line import Call, Called, Reconnected
 from aiodlock._core.place import INSIDE, WAITING, Place
+from aiodlock.backends.redis.cluster import Cluster
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError
 from tests.fuzz.twins import Change, counted_from_answer, no_burying
@@ -91,12 +92,23 @@ def renewal_revives() -> Change:
     return Place, "renewed", renewed_or_revived
 
 
+def follows_nobody() -> Change:
+    """A line that has moved to another server of a cluster is not looked for there."""
+    refused = Cluster._refused
+
+    def refused_is_failed(self: Cluster, spot: Any, entry: Any, error: str) -> bool:
+        return b"EVALSHA" not in entry[2] and refused(self, spot, entry, error)
+
+    return Cluster, "_refused", refused_is_failed
+
+
 TWINS = {
     twin.__name__: twin
     for twin in (
         another_id_each_time,
         counted_from_answer,
         every_call_counts,
+        follows_nobody,
         leaves_once,
         never_asks,
         never_loads,

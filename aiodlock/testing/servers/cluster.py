@@ -57,7 +57,7 @@ class RedisCluster:
         return f"redis+cluster://{hosts}/0"
 
     def masters(self) -> list[ClusterNode]:
-        """Return the running nodes that own slots now, as most of the others see it."""
+        """Return the nodes that own slots now."""
         owners = {port for _, _, port in self._ranges()}
         return [node for node in self.nodes if node.port in owners]
 
@@ -125,12 +125,19 @@ class RedisCluster:
             source.ask("MIGRATE", HOST, to.port, "", 0, 5000, "KEYS", *(key.decode() for key in keys))
 
     def _ranges(self) -> Sequence[tuple[int, int, int]]:
-        for node in self.nodes:
-            with contextlib.suppress(OSError):
-                if node.running and self._info(node, "state") == "ok":
-                    found: Any = node.ask("CLUSTER", "SLOTS")
-                    return [(first, last, master[1]) for first, last, master, *_ in found]
-        raise ServerFailedError("no node of the cluster says that it is well")
+        """Return first and last slot and the owner's port of each range, as soon as a node says that all is well."""
+        found: list[Any] = []
+
+        def ask_around() -> bool:
+            for node in self.nodes:
+                with contextlib.suppress(OSError):
+                    if node.running and self._info(node, "state") == "ok":
+                        found.extend(cast("list[Any]", node.ask("CLUSTER", "SLOTS")))
+                        return True
+            return False
+
+        self._until(ask_around)
+        return [(first, last, master[1]) for first, last, master, *_ in found]
 
     # --- readiness -------------------------------------------------------------------------------------------
 

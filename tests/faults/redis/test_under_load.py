@@ -36,7 +36,12 @@ def harm(
 
 @pytest.mark.parametrize(
     "kind",
-    ["lock", "semaphore", pytest.param("fair lock", marks=pytest.mark.long), pytest.param("rwlock", marks=pytest.mark.long)],
+    [
+        "lock",
+        "semaphore",
+        pytest.param("fair lock", marks=pytest.mark.long),
+        pytest.param("rwlock", marks=pytest.mark.long),
+    ],
 )
 def test_connections_are_killed_again_and_again(server: RedisServer, far: str, kind: str) -> None:
     """Nobody is inside beside a holder, nobody starves, nothing is left."""
