@@ -12,6 +12,7 @@ Calls block until what they say is true; in a test on a loop that must go on mea
 """
 
 from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError, free_ports
+from aiodlock.testing.servers.cluster import ClusterNode, RedisCluster
 from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.replica import RedisReplica
 from aiodlock.testing.servers.require import require
@@ -19,7 +20,9 @@ from aiodlock.testing.servers.sentinel import RedisSentinel, SentinelService
 from aiodlock.testing.servers.tls import TlsRedisServer
 
 __all__ = [
+    "ClusterNode",
     "MissingServerError",
+    "RedisCluster",
     "RedisReplica",
     "RedisSentinel",
     "RedisServer",
