@@ -23,7 +23,7 @@ CLUSTER_COMMANDS = (
 )
 CONFIRMING = ("wait",)  # for min_replicas
 LOOKING = ("info", "config|get")  # for all that `aiodlock doctor` can see
-WATCHING = ("ping", "hello", "subscribe", "sentinel|master", "sentinel|get-master-addr-by-name")  # of a sentinel
+WATCHING = ("hello", "subscribe", "sentinel|master", "sentinel|get-master-addr-by-name")  # of a sentinel
 
 
 def acl_line(
