@@ -24,8 +24,12 @@ class _Home(NamedTuple):
 
 _REDIS = _Home("aiodlock.backends.redis.backend", "RedisBackend", "redis")
 
+_MYSQL = _Home("aiodlock.backends.mysql.backend", "MySQLBackend", "mysql")
+
 _HOMES = {
     "memory": _Home("aiodlock.backends.memory", "MemoryBackend"),
+    "mysql": _MYSQL,
+    "mysqls": _MYSQL,
     "redis": _REDIS,
     "rediss": _REDIS,
     "unix": _REDIS,

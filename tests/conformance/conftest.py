@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiodlock.testing.conformance import MemoryWorld, World
-from aiodlock.testing.servers import RedisServer, require
-from tests.conformance.worlds import RedisWorld
+from aiodlock.testing.servers import MariaDBServer, RedisServer, require
+from tests.conformance.worlds import MySQLWorld, RedisWorld
 
 
 @pytest.fixture(scope="session")
@@ -18,10 +18,18 @@ def redis_server() -> Iterator[RedisServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDBServer]:
+    require(MariaDBServer)
+    with MariaDBServer() as running:
+        yield running
+
+
 # A further backend is one more entry: what to do with pytest's request to get a world of it.
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "memory": lambda request: MemoryWorld(),
     "redis": lambda request: RedisWorld(request.getfixturevalue("redis_server")),
+    "mysql": lambda request: MySQLWorld(request.getfixturevalue("mariadb_server")),
 }
 
 
