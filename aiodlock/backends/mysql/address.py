@@ -47,8 +47,8 @@ class Address:
     def from_url(cls, url: str, *, unverified: bool = False, plaintext: bool = False) -> Address:
         """Read ``mysql://`` or ``mysqls://``; ``?ca=`` names a file with the authority of the server's certificate.
 
-        Without TLS only this machine is spoken to, unless *plaintext* asks for it. *unverified* allows TLS that does not
-        check the server.
+        Without TLS only this machine is spoken to, unless *plaintext* asks for more. *unverified* allows TLS that does
+        not check the server.
         """
         try:
             parts = urlsplit(url)
@@ -62,7 +62,9 @@ class Address:
             raise ConfigurationError(f"MySQL URL names no database: {_HINT}")
         ca = options.pop("ca", None)
         if options:
-            raise ConfigurationError(f"MySQL URL has options that are not supported: {', '.join(sorted(options))}; {_HINT}")
+            raise ConfigurationError(
+                f"MySQL URL has options that are not supported: {', '.join(sorted(options))}; {_HINT}"
+            )
         tls = _context(ca, unverified=unverified) if parts.scheme == "mysqls" else None
         user, password = unquote(parts.username or "root"), unquote(parts.password or "")
         address = cls(host=host, port=port, database=database, tls=tls, credentials=lambda: (user, password))

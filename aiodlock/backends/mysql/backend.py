@@ -15,7 +15,7 @@ from aiodlock._core.line import Answer, LineId, Reconnected, Row, Ticket, Ticket
 from aiodlock.backends.base import Capabilities, OnCall
 from aiodlock.backends.mysql import setup
 from aiodlock.backends.mysql.address import Address
-from aiodlock.backends.mysql.bell import Bell
+from aiodlock.backends.mysql.bell import Bell, pillow_of, take
 from aiodlock.backends.mysql.link import Link
 from aiodlock.backends.mysql.node import Decode, Node
 from aiodlock.backends.mysql.queries import (
@@ -149,11 +149,12 @@ class MySQLBackend:
 
     async def _greet(self, link: Link) -> None:
         """See that this is the primary, and that our tables are there."""
-        if await setup.look(link) == VERSION:
-            return
-        if not self._create:
-            raise BackendDataError(f"{link.where}: no tables of version {VERSION}: run 'aiodlock mysql init'")
-        await setup.make(link)
+        if await setup.look(link) < VERSION:
+            if not self._create:
+                raise BackendDataError(f"{link.where}: no tables of version {VERSION}: run 'aiodlock mysql init'")
+            await setup.make(link)
+        if self._client:
+            await take(link, pillow_of(self._client))
 
     def _called(self, row: tuple[object, ...]) -> None:
         if self._on_call:

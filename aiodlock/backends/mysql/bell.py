@@ -1,14 +1,16 @@
 """Calls without polling: one connection per client that sleeps on the server until somebody rings.
 
 Whoever calls this client writes it mail in the transaction of the verb, and then ends the query in which the client
-sleeps (``KILL QUERY``; the server knows whose connection it is by a named lock that it holds). Mail is read after every
-waking and before every sleep, in one statement with falling asleep: no call is lost in between, nor while the connection
-is away. It is deleted after it was read, so a call can be doubled, which the engine expects.
+waits (``KILL QUERY``; the server knows the connection by a named lock that it holds, the bell). The query waits for
+another named lock, the pillow, which our own connection for verbs holds. Mail is looked for in the same statement that
+waits: no call is lost in between, nor while the connection is away. It is deleted after it was read, so a call can be
+doubled, which the engine expects.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import Callable
 
 from aiodlock.backends.mysql.address import Address
@@ -17,16 +19,25 @@ from aiodlock.backends.mysql.node import dial, pause_after
 from aiodlock.backends.mysql.queries import Rows, call, query
 from aiodlock.errors import BackendError, BackendUnavailableError
 
-__all__ = ["Bell"]
+__all__ = ["Bell", "pillow_of", "take"]
 
-_SLEEP = 30.0  # a beat: a dead peer is noticed, what is over is cleared away
+_SLEEP = 30  # a beat: a dead peer is noticed, what is over is cleared away
+_ALONE = 0.05  # between two looks while the connection for verbs is lost
 _FORGET = 100  # dead rows that one beat clears away at most
+
+
+class _Woken(enum.Enum):
+    BY_BELL = "somebody rang"
+    BY_TIME = "nobody rang for a whole beat"
+    ALONE = "the connection for verbs is lost"
 
 
 class Bell:
     """One client's ear. *deliver* gets every row of mail as a call."""
 
-    def __init__(self, address: Address, client: bytes, deliver: Callable[[tuple[object, ...]], None], *, patience: float) -> None:
+    def __init__(
+        self, address: Address, client: bytes, deliver: Callable[[tuple[object, ...]], None], *, patience: float
+    ) -> None:
         self.is_heard = False  # whether a ring would wake us now
         self._address = address
         self._client = client
@@ -69,16 +80,19 @@ class Bell:
 
     async def _serve(self, link: Link) -> None:
         while True:
-            rung = await self._sleep(link)
+            woken_by = await self._sleep(link)
             async with asyncio.timeout(self._patience):
                 (mail,) = await _insist(link, query("mail", client=self._client))
                 self._hand_over(mail)
-                if not (mail or rung):
+                if not mail and woken_by is _Woken.BY_TIME:
                     await _insist(link, call("forget", 0, _FORGET))
+                elif woken_by is _Woken.ALONE:
+                    await _insist(link, query("get_up", pillow=pillow_of(self._client)))
+                    await asyncio.sleep(_ALONE)
 
-    async def _sleep(self, link: Link) -> bool:
-        """Delete what was read and sleep until somebody rings; return whether somebody did."""
-        listen = query("listen", client=self._client, seconds=_SLEEP)
+    async def _sleep(self, link: Link) -> _Woken:
+        """Delete what was read, and wait."""
+        listen = query("listen", client=self._client, pillow=pillow_of(self._client), seconds=_SLEEP)
         if self._read:
             listen = f"{query('drop_mail', client=self._client, ids=sorted(self._read))};{listen}"
         try:
@@ -87,23 +101,39 @@ class Bell:
         except StatementError as error:
             if not error.is_passing:
                 raise
-            return True  # MariaDB says so by an error, MySQL by the answer 1
+            return _Woken.BY_BELL
         self._read.clear()
-        return bool(answers[-1][0][0])
+        match answers[-1][0][0]:
+            case 0:
+                return _Woken.BY_TIME  # or by mail, which is read in any case
+            case 1:
+                return _Woken.ALONE
+            case _:
+                return _Woken.BY_BELL
 
     def _hand_over(self, mail: Rows) -> None:
+        loop = asyncio.get_running_loop()
         for row in mail:
             if row[0] not in self._read:
                 self._read.add(row[0])
-                self._deliver(row)
+                loop.call_soon(self._deliver, row)  # what it raises must not end this task
 
     async def _dial(self) -> Link:
         return await dial(self._address, self._take_name, within=self._patience)
 
     async def _take_name(self, link: Link) -> None:
-        answer = await link.ask(call("ear", self._client))
-        if answer[-1][0][0] != 1:
-            raise BackendUnavailableError(f"{self._address}: an older connection of this client still holds its name")
+        await take(link, b"aiodlock:bell:" + self._client)
+
+
+def pillow_of(client: bytes) -> bytes:
+    """Return the name that the bell's connection waits for and the connection for verbs holds."""
+    return b"aiodlock:pillow:" + client
+
+
+async def take(link: Link, name: bytes) -> None:
+    """Hold *name* for as long as *link* lives."""
+    if (await link.ask(call("take", name)))[-1][0][0] != 1:
+        raise BackendUnavailableError(f"{link.where}: an older connection of this client still holds {name.decode()}")
 
 
 async def _insist(link: Link, statement: str) -> list[Rows]:

@@ -54,7 +54,7 @@ class Link:
         """Connect and prepare the session, or raise; the caller bounds the time."""
         user, password = address.credentials()
         try:
-            connection = await asyncmy.connect(
+            connection: Any = await asyncmy.connect(
                 host=address.host,
                 port=address.port,
                 user=user,

@@ -1,7 +1,7 @@
 """The verbs' way to the server: one connection, made anew when it is lost, and what waits for it goes out together.
 
-A connection does one thing at a time. While it is busy, calls gather; then they go out as one packet of statements, each
-a transaction of its own, and the answers come back in order. Many tasks cost one connection and few round trips.
+A connection does one thing at a time. While it is busy, calls gather; then they go out as one packet of statements,
+each a transaction of its own, and the answers come back in order. Many tasks cost one connection and few round trips.
 """
 
 from __future__ import annotations
@@ -135,22 +135,23 @@ class Node:
                     return
                 rows = await link.next()
         except StatementError as error:
-            self._refused(batch[done], error)
-            self._orders.extendleft(reversed(batch[done + 1 :]))
+            again = [batch[done]] if self._is_to_repeat(batch[done], error) else []
+            self._orders.extendleft(
+                reversed([*again, *batch[done + 1 :]])
+            )  # in order: a leave must not overtake its join
         except BaseException as error:
             reason = BackendUnavailableError(f"{self.address}: connection lost: {str(error) or 'no answer in time'}")
             for order in batch[done:]:
                 order.fail(reason)
             raise
 
-    def _refused(self, order: _Order[Any], error: StatementError) -> None:
+    def _is_to_repeat(self, order: _Order[Any], error: StatementError) -> bool:
+        """Decide whether a statement that was refused goes out again; if not, it is answered here."""
         order.tries += 1
         if error.is_passing and order.tries < _TRIES:
-            self._orders.append(order)
-        elif error.is_passing:
-            order.fail(BackendUnavailableError(f"{self.address}: rolled back {_TRIES} times: {error}"))
-        else:
-            order.fail(error)
+            return True
+        order.fail(BackendUnavailableError(f"rolled back {_TRIES} times: {error}") if error.is_passing else error)
+        return False
 
     def _fail_all(self, error: BackendUnavailableError) -> None:
         while self._orders:
@@ -172,7 +173,7 @@ class Node:
 
 def pause_after(tries: int) -> float:
     """Return how long to wait before the next connect."""
-    return min(_FIRST_DELAY * 2 ** min(tries, 20), _LONGEST_DELAY) * random.uniform(0.5, 1.5)
+    return min(_FIRST_DELAY * (1 << min(tries, 20)), _LONGEST_DELAY) * random.uniform(0.5, 1.5)
 
 
 async def dial(address: Address, greet: Greet, *, within: float) -> Link:

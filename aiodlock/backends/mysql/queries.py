@@ -91,7 +91,7 @@ def call(procedure: str, *arguments: bytes | float) -> str:
 
 
 def literal(value: bytes | float | Sequence[int]) -> str:
-    """Return *value* as SQL. Bytes are hexadecimal: no character of a key means anything, in any mode or character set."""
+    """Return *value* as SQL. Bytes are hexadecimal: in no mode and no character set does a character mean anything."""
     match value:
         case bytes():
             return f"0x{value.hex()}" if value else "''"

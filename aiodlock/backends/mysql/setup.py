@@ -22,7 +22,9 @@ async def look(link: Link) -> int:
     if read_only:
         raise BackendUnavailableError(f"{link.where}: the server is read-only, so it is not the primary")
     if (version or 0) > VERSION:
-        raise BackendDataError(f"{link.where}: its tables are of version {version}, newer than {VERSION}: upgrade aiodlock")
+        raise BackendDataError(
+            f"{link.where}: its tables are of version {version}, newer than {VERSION}: upgrade aiodlock"
+        )
     return version or 0
 
 

@@ -10,8 +10,13 @@ SET SESSION innodb_lock_wait_timeout = 2, group_concat_max_len = 1048576, sql_mo
 SELECT @@global.read_only, (SELECT MAX(version) FROM aiodlock_versions)
 
 -- name: listen
--- Sleep until the bell rings, unless there is mail: whoever rings has written it before, so no call falls in between.
-SELECT IF(EXISTS(SELECT 1 FROM aiodlock_mail WHERE client = {client}), 0, SLEEP({seconds}))
+-- Wait until the bell rings, unless there is mail: whoever rings has written it before, so no call falls in between. The
+-- name is held by the connection for verbs, so it is not to be had; to get it means that that connection is lost. SLEEP
+-- would do the same, but a ring at the moment of falling asleep then stops MariaDB's KILL, and all other sleepers, for 2 s.
+SELECT IF(EXISTS(SELECT 1 FROM aiodlock_mail WHERE client = {client}), 0, GET_LOCK({pillow}, {seconds}))
+
+-- name: get_up
+DO RELEASE_LOCK({pillow})
 
 -- name: mail
 SELECT id, word, line, ticket, epoch, company, reason FROM aiodlock_mail WHERE client = {client} ORDER BY id LIMIT 1000

@@ -99,14 +99,14 @@
     END IF;
 
 -- name: ring
--- Wake the clients in p_bells, 16 bytes each, parted by commas: whoever holds a bell's name sleeps in a query, which ends.
+-- Wake the clients in p_bells, 16 bytes each, parted by commas: who holds the name of a bell waits in a query, which ends.
 CREATE PROCEDURE aiodlock_ring(IN p_bells MEDIUMBLOB)
 SQL SECURITY INVOKER
 BEGIN
     DECLARE v_ear, v_at BIGINT DEFAULT 1;
     DECLARE CONTINUE HANDLER FOR 1094, 1095 BEGIN END; -- it has gone meanwhile, or is another user's: it will look
     WHILE v_at < LENGTH(p_bells) DO
-        SET v_ear = IS_USED_LOCK(CONCAT('aiodlock:', SUBSTRING(p_bells, v_at, 16))), v_at = v_at + 17;
+        SET v_ear = IS_USED_LOCK(CONCAT('aiodlock:bell:', SUBSTRING(p_bells, v_at, 16))), v_at = v_at + 17;
         IF v_ear IS NOT NULL THEN KILL QUERY v_ear; END IF;
     END WHILE;
 END
@@ -381,21 +381,20 @@ BEGIN
      WHERE line BETWEEN p_from AND p_to AND state IN (0, 1) AND ends > v_now ORDER BY line, state DESC, serial;
 END
 
--- name: ear
--- Take the name that the bell of p_client is rung by. A connection of ours that the server has not missed yet is ended.
-CREATE PROCEDURE aiodlock_ear(IN p_client VARBINARY(16))
+-- name: take
+-- Hold a name for as long as this connection lives. One of ours that the server has not missed yet is ended. Answer 1 or 0.
+CREATE PROCEDURE aiodlock_take(IN p_name VARBINARY(64))
 SQL SECURITY INVOKER
 BEGIN
     DECLARE v_old BIGINT;
-    DECLARE v_name VARBINARY(64) DEFAULT CONCAT('aiodlock:', p_client);
+    DECLARE v_taken TINYINT DEFAULT GET_LOCK(p_name, 1);
     DECLARE CONTINUE HANDLER FOR 1094, 1095 BEGIN END;
-    IF NOT COALESCE(GET_LOCK(v_name, 0), 0) THEN
-        SET v_old = IS_USED_LOCK(v_name);
+    IF NOT COALESCE(v_taken, 0) THEN
+        SET v_old = IS_USED_LOCK(p_name);
         IF v_old IS NOT NULL THEN KILL CONNECTION v_old; END IF;
-        SELECT GET_LOCK(v_name, 2);
-    ELSE
-        SELECT 1;
+        SET v_taken = GET_LOCK(p_name, 2);
     END IF;
+    SELECT COALESCE(v_taken, 0);
 END
 
 -- name: forget
