@@ -13,6 +13,7 @@
     DECLARE v_before, v_now, v_first, v_steps, v_first_weight, v_first_ends BIGINT DEFAULT 0;
     DECLARE v_state, v_weight, v_own_serial, v_epoch, v_ends BIGINT;
     DECLARE v_first_id VARBINARY(128);
+    DECLARE v_quiet VARBINARY(128) DEFAULT '';
     DECLARE v_client VARBINARY(16);
     DECLARE v_holder VARBINARY(1024);
     DECLARE v_bells MEDIUMBLOB;
@@ -73,17 +74,17 @@
       FROM aiodlock_tickets WHERE line = p_line AND id = p_id;
 
 -- part: end
--- Write the row, and the mail to those let in by this verb: all whose epoch is new, except p_id, whose answer says it.
+-- Write the row, and the mail to those let in by this verb: all whose epoch is new, except v_quiet, whose answer says it.
     UPDATE aiodlock_lines
        SET size = v_size, used = v_used, inside = v_inside, waiting = v_waiting, serial = v_serial, last = v_last,
-           soonest = v_soonest, kept = IF(v_kept < v_now + p_kept, v_now + p_kept + 60000000, v_kept)
+           soonest = v_soonest, kept = IF(v_kept < v_now + v_keep, v_now + v_keep + 60000000, v_kept)
      WHERE line = p_line;
     IF v_steps > 0 AND v_last > v_before THEN
         INSERT INTO aiodlock_mail (client, word, line, ticket, epoch, company, reason, ends)
         SELECT client, 'I', line, id, epoch, v_waiting > 0, '', v_now + 60000000 FROM aiodlock_tickets
-         WHERE line = p_line AND state = 1 AND epoch > v_before AND id <> p_id AND client <> '';
+         WHERE line = p_line AND state = 1 AND epoch > v_before AND id <> v_quiet AND client <> '';
         SELECT CONCAT_WS(',', v_bells, GROUP_CONCAT(DISTINCT client)) INTO v_bells FROM aiodlock_tickets
-         WHERE line = p_line AND state = 1 AND epoch > v_before AND id <> p_id AND client <> '';
+         WHERE line = p_line AND state = 1 AND epoch > v_before AND id <> v_quiet AND client <> '';
     END IF;
     COMMIT;
     IF v_bells <> '' THEN CALL aiodlock_ring(v_bells); END IF;
@@ -119,11 +120,12 @@ CREATE PROCEDURE aiodlock_join(
     IN p_client VARBINARY(16), IN p_owner VARBINARY(1024), IN p_most BIGINT)
 SQL SECURITY INVOKER
 BEGIN
-    DECLARE p_kept BIGINT DEFAULT p_ttl + 60000000;
+    DECLARE v_keep BIGINT DEFAULT p_ttl + 60000000;
     DECLARE v_is_new_line, v_is_inside TINYINT DEFAULT 0;
     DECLARE v_word CHAR(8);
     -- include begin
     -- include make
+    SET v_quiet = p_id;
     IF v_inside + v_waiting = 0 THEN SET v_size = p_size; END IF;
     IF p_instead_of <> '' THEN
         SELECT state, weight, client INTO v_state, v_weight, v_client
@@ -203,8 +205,7 @@ CREATE PROCEDURE aiodlock_leave(
     IN p_line VARBINARY(320), IN p_instead_of VARBINARY(128), IN p_bury BIGINT, IN p_client VARBINARY(16))
 SQL SECURITY INVOKER
 BEGIN
-    DECLARE p_kept BIGINT DEFAULT p_bury + 60000000;
-    DECLARE p_id VARBINARY(1) DEFAULT '';
+    DECLARE v_keep BIGINT DEFAULT p_bury + 60000000;
     DECLARE v_is_new_line TINYINT DEFAULT 0;
     -- include begin
     IF p_bury > 0 THEN
@@ -232,7 +233,7 @@ CREATE PROCEDURE aiodlock_renew(
     IN p_line VARBINARY(320), IN p_id VARBINARY(128), IN p_ttl BIGINT, IN p_life BIGINT)
 SQL SECURITY INVOKER
 BEGIN
-    DECLARE p_kept BIGINT DEFAULT p_ttl + 60000000;
+    DECLARE v_keep BIGINT DEFAULT p_ttl + 60000000;
     -- include begin
     IF v_size IS NULL THEN
         COMMIT;
@@ -247,7 +248,6 @@ BEGIN
             UPDATE aiodlock_tickets SET ends = GREATEST(ends, v_now + p_life) WHERE line = p_line AND id = p_id;
             -- include answer
         END IF;
-        -- A ticket let in by this very renewal hears it by its answer: end leaves p_id out.
         -- include end
         IF v_state IS NULL OR v_state > 1 OR v_ends <= v_now THEN
             SELECT IF(v_state = 2, 'buried', 'expired'), 0, 0, 0, v_size, NULL;
@@ -264,7 +264,7 @@ END
 CREATE PROCEDURE aiodlock_weight(IN p_line VARBINARY(320), IN p_id VARBINARY(128), IN p_weight BIGINT)
 SQL SECURITY INVOKER
 BEGIN
-    DECLARE p_kept BIGINT DEFAULT 60000000;
+    DECLARE v_keep BIGINT DEFAULT 60000000;
     -- include begin
     IF v_size IS NOT NULL THEN
         -- include find
@@ -289,8 +289,7 @@ END
 CREATE PROCEDURE aiodlock_size(IN p_line VARBINARY(320), IN p_size BIGINT)
 SQL SECURITY INVOKER
 BEGIN
-    DECLARE p_kept BIGINT DEFAULT 60000000;
-    DECLARE p_id VARBINARY(1) DEFAULT '';
+    DECLARE v_keep BIGINT DEFAULT 60000000;
     -- include begin
     IF v_inside + v_waiting > 0 THEN
         SET v_size = p_size;
@@ -313,8 +312,7 @@ END
 CREATE PROCEDURE aiodlock_revoke(IN p_line VARBINARY(320), IN p_reason VARBINARY(1024))
 SQL SECURITY INVOKER
 BEGIN
-    DECLARE p_kept BIGINT DEFAULT 60000000;
-    DECLARE p_id VARBINARY(1) DEFAULT '';
+    DECLARE v_keep BIGINT DEFAULT 60000000;
     -- include begin
     IF v_size IS NOT NULL THEN
         -- include let_in
