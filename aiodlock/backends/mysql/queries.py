@@ -133,14 +133,14 @@ def to_int(rows: Rows, via: int) -> int:
 
 
 def to_answer(rows: Rows, via: int) -> Answer:
-    word, epoch, time, flag, size, holder = rows[0]
+    text, holder = rows[0]
     owner = None if holder is None else bytes(holder).decode(errors="replace")
-    match _bytes(word):
-        case b"inside":
-            return Inside(int(epoch), int(time) / 1e6, bool(flag), int(size), via)
-        case b"waiting":
-            return Waiting(int(flag), max(0.0, int(time) / 1e6), int(epoch), owner, int(size), via)
-        case why if why in _WHY:
+    match _bytes(text).split():
+        case [b"inside", epoch, left, company, size]:
+            return Inside(int(epoch), int(left) / 1e6, company == b"1", int(size), via)
+        case [b"waiting", last, look_again, ahead, size]:
+            return Waiting(int(ahead), max(0.0, int(look_again) / 1e6), int(last), owner, int(size), via)
+        case [why] if why in _WHY:
             return Gone(_WHY[why], owner, via)
         case other:
             raise BackendDataError(f"an answer {other!r} that this version does not know: run 'aiodlock mysql init'")

@@ -56,7 +56,7 @@ class Client:
     async def told(self) -> list[Call]:
         """Return what this client was told since it was last asked: mail is deleted after it was handed over."""
         unread = f"SELECT COUNT(*) FROM aiodlock_mail WHERE client = '{self.backend._client.decode()}'"
-        while (await self.admin.ask(unread))[0][0]:
+        while (await self.admin.ask(unread))[0][0]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         calls, self.calls = self.calls, []
         return calls

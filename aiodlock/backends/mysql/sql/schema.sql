@@ -11,7 +11,8 @@ CREATE TABLE IF NOT EXISTS aiodlock_lines (
     waiting BIGINT NOT NULL DEFAULT 0,
     serial  BIGINT NOT NULL DEFAULT 0,           -- of the last who came
     last    BIGINT NOT NULL DEFAULT 0,           -- last epoch
-    soonest BIGINT NOT NULL,                     -- nobody's life ends before; lives only grow, so it may be too early
+    soonest BIGINT NOT NULL,                     -- no life or tombstone ends before; lives grow, so it may be too early
+    graves  TINYINT NOT NULL DEFAULT 0,          -- whether there may be tombstones
     kept    BIGINT NOT NULL,                     -- everything in the line is over by then; set late, so that it is set seldom
     KEY forgotten (kept)
 ) ENGINE = InnoDB
