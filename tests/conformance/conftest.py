@@ -33,6 +33,19 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
 }
 
 
+# In real time the whole suite takes minutes. For these backends a short run has these modules; the other checks are long.
+SHORT = {"mysql": {"verbs", "lock", "order"}}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        case = getattr(item, "callspec", None)
+        chosen = SHORT.get(case.params.get("backend", "")) if case else None
+        if chosen and (check := case.params.get("check")) and check.prove.__module__.rpartition(".")[2] not in chosen:
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture(params=WORLDS)
 def backend(request: pytest.FixtureRequest) -> str:
     """The name of a backend of ours."""
