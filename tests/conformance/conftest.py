@@ -33,7 +33,7 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
 }
 
 
-# In real time the whole suite takes minutes. For these backends a short run has these modules; the other checks are long.
+# In real time the suite takes minutes. For these backends a short run has these modules; the other checks are long.
 SHORT = {"mysql": {"verbs", "lock", "order"}}
 
 

@@ -30,11 +30,9 @@ async def look(link: Link) -> int:
 
 async def make(link: Link) -> None:
     """Make what is missing. Who comes second waits for the first, and finds it done."""
-    await link.ask("SELECT GET_LOCK('aiodlock:setup', 30)")
-    try:
-        if await look(link) < VERSION:
-            for statement in (*tables(), *procedures()):
-                await link.ask(statement)
-            await link.ask(f"REPLACE INTO aiodlock_versions (version) VALUES ({literal(VERSION)})")
-    finally:
-        await link.ask("SELECT RELEASE_LOCK('aiodlock:setup')")
+    await link.ask("SELECT GET_LOCK('aiodlock:setup', 30)")  # given back with the connection if anything fails
+    if await look(link) < VERSION:
+        for statement in (*tables(), *procedures()):
+            await link.ask(statement)
+        await link.ask(f"REPLACE INTO aiodlock_versions (version) VALUES ({literal(VERSION)})")
+    await link.ask("SELECT RELEASE_LOCK('aiodlock:setup')")
