@@ -69,9 +69,6 @@ class Link:
             raise _not_opened(address, error) from error
         link = cls(str(address), connection)
         try:
-            # asyncmy goes on in clear with a server that has no TLS.
-            if address.tls and connection._transport.get_extra_info("ssl_object") is None:
-                raise BackendUnavailableError(f"{address}: the server does not speak TLS; give it a certificate")
             await link.ask(query("session"))
         except BaseException:
             link.abort()
