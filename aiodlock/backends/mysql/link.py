@@ -16,9 +16,9 @@ from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableEr
 
 __all__ = ["Link", "StatementError"]
 
-INTERRUPTED = 1317
+_INTERRUPTED = 1317
 # The server rolled back and says so: nothing has happened, and the same again will do.
-_AGAIN = frozenset({1205, 1213, INTERRUPTED})
+_AGAIN = frozenset({1205, 1213, _INTERRUPTED})
 # This connection, or this server, is of no more use: shutting down, killed, or no longer the primary.
 _OVER = frozenset({1053, 1152, 1184, 1290, 1792, 1836, 1927, 3024, 4031})
 _MISSING = frozenset({1049, 1146, 1305})

@@ -17,7 +17,7 @@ from aiodlock.backends.mysql.link import Link, StatementError
 from aiodlock.backends.mysql.queries import Rows
 from aiodlock.errors import BackendError, BackendUnavailableError
 
-__all__ = ["Decode", "Node", "dial", "pause_after"]
+__all__ = ["Decode", "Greet", "Node", "dial", "pause_after"]
 
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Rows, int], _T]

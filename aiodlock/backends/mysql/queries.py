@@ -125,14 +125,16 @@ def micros(seconds: float) -> int:
 
 
 def to_none(rows: Rows, via: int) -> None:
-    return None
+    """Take what answers nothing."""
 
 
 def to_int(rows: Rows, via: int) -> int:
+    """Return one number."""
     return int(rows[0][0])
 
 
 def to_answer(rows: Rows, via: int) -> Answer:
+    """Return what a verb said of a ticket."""
     text, holder = rows[0]
     owner = None if holder is None else bytes(holder).decode(errors="replace")
     match _bytes(text).split():
@@ -147,6 +149,7 @@ def to_answer(rows: Rows, via: int) -> Answer:
 
 
 def to_row(row: tuple[Any, ...]) -> Row:
+    """Return a ticket as `inspect` shows it."""
     line, ticket, state, owner, weight, since, remaining, epoch = row
     kind, _, key = bytes(line).decode().partition(":")
     return Row(
