@@ -31,11 +31,12 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.02, 2.0
 class _Order(Generic[_T]):
     """A statement on its way, and who waits for its answer."""
 
-    __slots__ = ("decode", "future", "statement", "tries")
+    __slots__ = ("decode", "future", "results", "statement", "tries")
 
-    def __init__(self, statement: str, decode: Decode[_T], future: asyncio.Future[_T]) -> None:
+    def __init__(self, statement: str, decode: Decode[_T], future: asyncio.Future[_T], results: int | None) -> None:
         self.statement = statement
         self.decode = decode
+        self.results = results
         self.future = future
         self.tries = 0
 
@@ -83,13 +84,16 @@ class Node:
         if link is not None:
             await link.aclose()
 
-    def send(self, statement: str, decode: Decode[_T]) -> asyncio.Future[_T]:
-        """Send a call of a procedure, or a statement that answers no rows, over the link of this moment."""
+    def send(self, statement: str, decode: Decode[_T], *, results: int | None = None) -> asyncio.Future[_T]:
+        """Send a call of a procedure over the link of this moment, and decode its last rows.
+
+        With *results* it may be anything that answers so many, for example statements parted by semicolons.
+        """
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         if self._link is None:
             future.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
             return future
-        self._orders.append(_Order(statement, decode, future))
+        self._orders.append(_Order(statement, decode, future, results))
         if self._awake is not None and not self._awake.done():
             self._awake.set_result(None)
         return future
@@ -123,22 +127,21 @@ class Node:
         """Send *batch* and answer each; the server stops at the first error, and what is behind it goes out again."""
         done = 0
         try:
-            rows = await link.first(";".join(order.statement for order in batch))
-            while True:
-                answer: Rows = ()
-                while rows is not None:
-                    answer = rows
-                    rows = await link.next()
-                batch[done].answer(answer, self.via)
+            result = await link.first(";".join(order.statement for order in batch))
+            for order in batch:
+                rows, count = result or (), 1
+                # A call ends with a result that has no rows.
+                while count < order.results if order.results else result is not None:
+                    result, count = await link.next(), count + 1
+                    rows = rows if result is None else result
+                order.answer(rows, self.via)
                 done += 1
-                if done == len(batch):
-                    return
-                rows = await link.next()
+                if done < len(batch):
+                    result = await link.next()
         except StatementError as error:
             again = [batch[done]] if self._is_to_repeat(batch[done], error) else []
-            self._orders.extendleft(
-                reversed([*again, *batch[done + 1 :]])
-            )  # in order: a leave must not overtake its join
+            # In order: a leave must not overtake its join.
+            self._orders.extendleft(reversed([*again, *batch[done + 1 :]]))
         except BaseException as error:
             reason = BackendUnavailableError(f"{self.address}: connection lost: {str(error) or 'no answer in time'}")
             for order in batch[done:]:
