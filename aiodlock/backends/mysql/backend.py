@@ -7,17 +7,19 @@ import fnmatch
 import random
 import re
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
 from aiodlock._core.line import Answer, LineId, Reconnected, Row, Ticket, TicketId, Waiting, tombstone_life
-from aiodlock.backends.base import Capabilities, OnCall
+from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.mysql import setup
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.bell import Bell, pillow_of, take
+from aiodlock.backends.mysql.doctor import findings
 from aiodlock.backends.mysql.link import Link
-from aiodlock.backends.mysql.node import Decode, Node
+from aiodlock.backends.mysql.node import Decode, Node, dial
 from aiodlock.backends.mysql.queries import (
     VERSION,
     Rows,
@@ -53,6 +55,7 @@ class MySQLBackend:
         self.address = str(address)
         self._client = secrets.token_hex(8).encode() if pushes else b""
         self._create = create
+        self._patience = patience
         self._on_call: OnCall | None = None
         self._node = Node(address, greet=self._greet, on_up=self._reconnected, patience=patience)
         self._bell = Bell(address, self._client, self._called, patience=patience)
@@ -129,6 +132,24 @@ class MySQLBackend:
         arguments = (count, down, operation.encode(), micros(ttl), self._client)
         return self._call("latch", line, *arguments, decode=to_int)
 
+    async def diagnose(self) -> Sequence[Finding]:
+        """Look at the server's settings and our rights, over a connection of its own.
+
+        Cancellation: the connection is closed.
+        """
+        async with self._aside() as link:
+            return await findings(link)
+
+    async def prepare(self) -> str:
+        """Make the tables and procedures that are missing; return what is there now.
+
+        Cancellation: what is made stays, and is found by the next try.
+        """
+        async with self._aside() as link:
+            before = await setup.look(link)
+            await setup.make(link)
+        return f"tables and procedures of version {VERSION}" + (" were there" if before == VERSION else " made")
+
     # --- inner -------------------------------------------------------------------------------------------------
 
     def _call(self, verb: str, line: LineId, *arguments: bytes | int, decode: Decode[_T]) -> asyncio.Future[_T]:
@@ -147,6 +168,14 @@ class MySQLBackend:
             return replace(answer, look_again=min(answer.look_again, _LOOK * random.uniform(0.5, 1.5)))
         return answer
 
+    @asynccontextmanager
+    async def _aside(self) -> AsyncIterator[Link]:
+        link = await dial(self._node.address, _as_it_is, within=self._patience)
+        try:
+            yield link
+        finally:
+            await link.aclose()
+
     async def _greet(self, link: Link) -> None:
         """See that this is the primary, and that our tables are there."""
         if await setup.look(link) < VERSION:
@@ -163,6 +192,10 @@ class MySQLBackend:
     def _reconnected(self, via: int) -> None:
         if self._on_call:
             self._on_call(Reconnected(via))
+
+
+async def _as_it_is(link: Link) -> None:
+    """Ask nothing of a fresh connection."""
 
 
 def _to_rows(rows: Rows, via: int) -> list[Row]:

@@ -45,8 +45,9 @@ class StatementError(BackendError):
 class Link:
     """An open connection in autocommit mode. It is used by one task at a time."""
 
-    def __init__(self, where: str, connection: Any) -> None:
-        self.where = where
+    def __init__(self, address: Address, connection: Any) -> None:
+        self.where = str(address)
+        self.is_local = address.is_local
         self._connection = connection
 
     @classmethod
@@ -67,7 +68,7 @@ class Link:
             )
         except (DriverError, OSError, ssl.SSLError, RuntimeError) as error:
             raise _not_opened(address, error) from error
-        link = cls(str(address), connection)
+        link = cls(address, connection)
         try:
             await link.ask(query("session"))
         except BaseException:

@@ -23,3 +23,13 @@ SELECT id, word, line, ticket, epoch, company, reason FROM aiodlock_mail WHERE c
 
 -- name: drop_mail
 DELETE FROM aiodlock_mail WHERE client = {client} AND id IN ({ids})
+
+-- name: settings
+SELECT VERSION(), @@global.max_connections, @@global.innodb_flush_log_at_trx_commit,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1000000
+
+-- name: status
+SHOW GLOBAL STATUS LIKE 'Threads_connected';
+SHOW SESSION STATUS LIKE 'Ssl_cipher';
+SHOW GLOBAL VARIABLES LIKE 'log_bin';
+SHOW GLOBAL VARIABLES LIKE 'binlog_format'
