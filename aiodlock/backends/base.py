@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from aiodlock._core.line import Answer, Call, LineId, Row, Ticket, TicketId
 
-__all__ = ["Backend", "Capabilities", "Diagnosing", "Finding", "OnCall", "Reply"]
+__all__ = ["Backend", "Capabilities", "Diagnosing", "Finding", "OnCall", "Preparing", "Reply"]
 
 _T = TypeVar("_T")
 
@@ -145,4 +145,13 @@ class Diagnosing(Protocol):
 
     def diagnose(self) -> Awaitable[Sequence[Finding]]:
         """Look only: nothing on the server is changed."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A role that a backend may play beside its own: making what has to be on its server (`aiodlock mysql init`)."""
+
+    def prepare(self) -> Awaitable[str]:
+        """Make what is missing, for an unopened backend too; return what is there now."""
         ...

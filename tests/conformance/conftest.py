@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiodlock.testing.conformance import CHECKS, MemoryWorld, World
-from aiodlock.testing.servers import RedisCluster, RedisServer, require
-from tests.conformance.worlds import ClusterWorld, RedisWorld
+from aiodlock.testing.servers import MariaDBServer, RedisCluster, RedisServer, require
+from tests.conformance.worlds import ClusterWorld, MySQLWorld, RedisWorld
 
 
 @pytest.fixture(scope="session")
@@ -25,16 +25,24 @@ def redis_cluster() -> Iterator[RedisCluster]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDBServer]:
+    require(MariaDBServer)
+    with MariaDBServer() as running:
+        yield running
+
+
 # A further backend is one more entry: what to do with pytest's request to get a world of it.
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "memory": lambda request: MemoryWorld(),
     "redis": lambda request: RedisWorld(request.getfixturevalue("redis_server")),
     "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster")),
+    "mysql": lambda request: MySQLWorld(request.getfixturevalue("mariadb_server")),
 }
 
 
 # Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
-LONG = {"cluster"}
+LONG = {"cluster", "mysql"}
 SHORT = {
     *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
     *(

@@ -21,6 +21,7 @@ from aiodlock.testing.conformance import CHECKS, Check, MemoryWorld, World, run
 ALL_KINDS = frozenset({"lock", "rwlock", "semaphore", "latch"})
 EXPECTED = {
     "memory": Capabilities(kinds=ALL_KINDS, pushes=True, shared=False, most_tickets=1_000_000),
+    "mysql": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
     "redis": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
     "cluster": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
 }

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 from aiodlock import LockClient
+from aiodlock.backends.base import Backend
+from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.cluster import ClusterBackend
 from aiodlock.backends.redis.scripts import load
 from aiodlock.testing.conformance import Trouble, World
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import RedisCluster, RedisServer
+from aiodlock.testing.servers import MariaDBServer, RedisCluster, Server
 from aiodlock.testing.servers.base import HOST
 
 
-class ProxyTrouble:
-    """The network of one client: a fault proxy of its own in front of each server."""
+def _sha(verb: str) -> bytes:
+    return load(verb).sha.encode()
 
-    def __init__(self, *proxies: FaultProxy) -> None:
+
+class ProxyTrouble:
+    """The network of one client: a fault proxy of its own in front of each server.
+
+    *sign*: what the request of a verb is known by.
+    """
+
+    def __init__(self, *proxies: FaultProxy, sign: Callable[[str], bytes]) -> None:
         self._proxies = proxies
+        self._sign = sign
 
     def go_down(self) -> None:
         for proxy in self._proxies:
@@ -33,42 +44,56 @@ class ProxyTrouble:
 
     def drop_request(self, verb: str, times: int = 1) -> None:
         for proxy in self._proxies:
-            proxy.drop_request(match=load(verb).sha.encode(), times=times)
+            proxy.drop_request(match=self._sign(verb), times=times)
 
     def drop_reply(self, verb: str, times: int = 1) -> None:
         for proxy in self._proxies:
-            proxy.drop_reply(match=load(verb).sha.encode(), times=times)
+            proxy.drop_reply(match=self._sign(verb), times=times)
 
 
-class RedisWorld(World):
-    """A real Redis, real time, and a proxy in front of every client of a check that needs faults."""
+class ServerWorld(World):
+    """A real server, real time, and a proxy in front of every client of a check that needs faults."""
 
     ttl = 1.2  # a busy machine stops a process for some tenths of a second
 
-    def __init__(self, server: RedisServer) -> None:
+    def __init__(self, server: Server) -> None:
         super().__init__()
-        self._redis = server
+        self._server = server
         self._proxies: dict[LockClient, FaultProxy] = {}
         self._stack = ExitStack()
 
+    def backend_at(self, port: int) -> Backend:
+        """Return a backend of the server that listens there: itself, or a proxy in front of it."""
+        raise NotImplementedError
+
+    def sign(self, verb: str) -> bytes:
+        """Return what the request of a verb is known by."""
+        raise NotImplementedError
+
     def connect(self, **settings: Any) -> LockClient:
-        port = self._redis.port
+        port = self._server.port
         proxy = self._stack.enter_context(FaultProxy(port)) if self.needs == "faults" else None
         client = LockClient(self.backend_at(proxy.port if proxy else port), **settings)
         if proxy:
             self._proxies[client] = proxy
         return client
 
-    def backend_at(self, port: int) -> RedisBackend:
-        """Return a backend that reaches the server, or the proxy in front of it, on *port*."""
-        return RedisBackend.from_url(f"redis://127.0.0.1:{port}/0")
-
     def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(self._proxies[client])
+        return ProxyTrouble(self._proxies[client], sign=self.sign)
 
     async def aclose(self) -> None:
         await super().aclose()
         self._stack.close()
+
+
+class RedisWorld(ServerWorld):
+    """A real Redis."""
+
+    def backend_at(self, port: int) -> Backend:
+        return RedisBackend.from_url(f"redis://127.0.0.1:{port}/0")
+
+    def sign(self, verb: str) -> bytes:
+        return _sha(verb)
 
 
 class ClusterWorld(World):
@@ -92,8 +117,20 @@ class ClusterWorld(World):
         return client
 
     def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(*self._proxies[client].values())
+        return ProxyTrouble(*self._proxies[client].values(), sign=_sha)
 
     async def aclose(self) -> None:
         await super().aclose()
         self._stack.close()
+
+
+class MySQLWorld(ServerWorld):
+    """A real MariaDB. A verb takes a few times as long as on Redis, and a machine that is busy shows it."""
+
+    ttl = 2.0
+
+    def backend_at(self, port: int) -> Backend:
+        return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")
+
+    def sign(self, verb: str) -> bytes:
+        return f"CALL aiodlock_{verb}(".encode()
