@@ -20,6 +20,8 @@ __all__ = [
     "LockAcquired",
     "LockReleased",
     "SizeDiffered",
+    "StockReturned",
+    "StockTaken",
     "TaskFailed",
 ]
 
@@ -93,6 +95,27 @@ class SizeDiffered(Event):
     key: str
     asked: int
     found: int
+
+
+@dataclass(frozen=True, slots=True)
+class StockTaken(Event):
+    """An order has its articles; told each time that it was asked for."""
+
+    name: ClassVar[str] = "stock.taken"
+    key: str
+    order: str
+    quantity: int
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class StockReturned(Event):
+    """An order was put back."""
+
+    name: ClassVar[str] = "stock.returned"
+    key: str
+    order: str
+    quantity: int
 
 
 @dataclass(frozen=True, slots=True)
