@@ -135,6 +135,8 @@ class Policy:
 
 def check_key(key: object, *, what: str = "key") -> str:
     """Return *key* if it can be one, else raise `InvalidKeyError` that says what to change."""
+    if isinstance(key, str) and 0 < len(key) <= _LARGEST_KEY and key.isascii() and key.isprintable():
+        return key  # almost always
     if not isinstance(key, str):
         raise InvalidKeyError(f"{what} {key!r} is not a string: give str, for example f'order:{{id}}'")
     try:

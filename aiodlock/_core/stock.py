@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 __all__ = [
     "AlreadyTaken",
@@ -42,9 +42,8 @@ class Terms:
     outbox: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
-    """One order's wish."""
+class Take(NamedTuple):
+    """One order's wish, in the order of its parts as the scripts read it."""
 
     order: str
     buyer: str

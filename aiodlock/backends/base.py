@@ -41,6 +41,7 @@ class Capabilities:
     pushes: bool = True  # calls arrive by themselves; otherwise the engine looks
     shared: bool = True  # other processes see the same lines
     most_tickets: int = 1_000_000  # per line
+    stock: bool = False  # whether it plays the role of `Stocking` too
 
 
 class Backend(Protocol):

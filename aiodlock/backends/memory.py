@@ -368,7 +368,7 @@ class MemoryBackend:
     closes.
     """
 
-    capabilities = Capabilities(shared=False)
+    capabilities = Capabilities(shared=False, stock=True)
 
     def __init__(
         self,

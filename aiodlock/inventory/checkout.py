@@ -1,14 +1,14 @@
 """The checkout: takes of many tasks that come in one step of the loop go out as one call.
 
-Each caller waits on a future of its own, so a cancel is a local act. A call without an answer is sent again, without
-those whom nobody waits for any more; an order whose outcome stays unknown is noted, so that the next try says so.
+Each caller waits on a future of its own, so a cancel is a local act; it counts among those who wait until there is an
+answer. A call without one is sent again, without those whom nobody waits for any more; an order whose outcome stays
+unknown is noted, so that the next try says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -52,25 +52,22 @@ class Checkout:
         self._wishes: dict[str, _Wish] = {}  # by order: those that are queued or on their way
         self._in_doubt: dict[str, None] = {}  # orders that were sent, and nobody knows what came of them
 
-    async def take(self, take: Take) -> Sale | Differs:
+    def take(self, take: Take) -> _Waiter:
         """Ask for an order; one that is on its way already is asked for once."""
         engine = self.engine
         if engine.waiting >= engine.most_waiters:
             raise TooManyWaitersError(take.order, f"{engine.waiting} tasks wait already: shed load")
+        engine.waiting += 1
         waiter: _Waiter = engine.loop.create_future()
         self._wish(take).waiters.append(waiter)
-        engine.waiting += 1
-        try:
-            return await waiter
-        finally:
-            engine.waiting -= 1
+        return waiter
 
     def _wish(self, take: Take) -> _Wish:
         wish = self._wishes.get(take.order)
-        if wish is not None and replace(wish.take, again=False) == take:
+        if wish is not None and wish.take._replace(again=False) == take:
             return wish
         if take.order in self._in_doubt:
-            take = replace(take, again=True)
+            take = take._replace(again=True)
         wish = self._wishes[take.order] = _Wish(take)
         if not self._queue:
             self.engine.loop.call_soon(self._send)
@@ -86,6 +83,7 @@ class Checkout:
 
     def _answered(self, call: _Call, answers: Sequence[Sale | Differs] | BackendError) -> None:
         for wish in call.all:
+            self.engine.waiting -= len(wish.waiters)
             if self._wishes.get(wish.take.order) is wish:
                 del self._wishes[wish.take.order]
         if isinstance(answers, BackendError):
@@ -110,8 +108,8 @@ class Checkout:
             return ClientClosedError(f"the client was closed before order {take.order!r} was answered")
         if not isinstance(error, BackendUnavailableError):
             return error
-        advice = "it may or may not be taken: take it again under the same id, or put it back"
-        unknown = BackendUnavailableError(f"no answer to order {take.order!r} within {self._patience:g}s: {advice}")
+        advice = "it may or may not be taken: take it again under its id, or put it back"
+        unknown = BackendUnavailableError(f"no answer to order {take.order!r}, {advice} ({error})")
         unknown.__cause__ = error
         return unknown
 
@@ -137,7 +135,7 @@ class _Call:
         if again:
             self.dropped += [wish for wish in before if not wish.is_wanted]
             for wish in self.sent:
-                wish.take = replace(wish.take, again=True)
+                wish.take = wish.take._replace(again=True)
         self._is_again = True
         if not self.sent:
             return ()

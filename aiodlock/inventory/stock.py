@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -110,7 +111,7 @@ class SegmentedStock:
 
         Cancellation: the order may be taken or not; take it again under its id, or put it back.
         """
-        return await self._take(buyer, order, quantity, 0.0)
+        return self._sold(order, quantity, await self._wish(buyer, order, quantity, 0.0))
 
     async def reserve(self, *, buyer: str, order: str, hold_for: float, quantity: int = 1) -> Sale:
         """Take *quantity* for *hold_for* seconds: unless it is confirmed until then, it goes back by itself.
@@ -118,7 +119,7 @@ class SegmentedStock:
         Cancellation: the order may be reserved or not; it goes back by itself.
         """
         check_seconds("hold_for", hold_for, least=0.05, most=self._terms.memory)
-        return await self._take(buyer, order, quantity, hold_for)
+        return self._sold(order, quantity, await self._wish(buyer, order, quantity, hold_for))
 
     async def confirm(self, *, buyer: str, order: str) -> Taken | Returned:
         """Keep a reservation for good; `Returned` says that it is too late, or that there is no such order.
@@ -170,15 +171,18 @@ class SegmentedStock:
         """
         return await self._ask(self._room.close)
 
-    async def _take(self, buyer: str, order: str, quantity: int, hold_for: float) -> Sale:
+    def _wish(self, buyer: str, order: str, quantity: int, hold_for: float) -> asyncio.Future[Sale | Differs]:
         check_count("quantity", quantity)
         home = segment_of(check_key(buyer, what="buyer"), self._terms.segments)
-        checkout = self._open_checkout()
-        answer = await checkout.take(Take(check_key(order, what="order"), buyer, quantity, home, hold_for))
-        if isinstance(answer, Differs):
+        return self._open_checkout().take(Take(check_key(order, what="order"), buyer, quantity, home, hold_for))
+
+    def _sold(self, order: str, quantity: int, answer: Sale | Differs) -> Sale:
+        if isinstance(answer, Taken):
+            engine = self._client._at_work()
+            if engine.is_loud:
+                engine.emit(StockTaken(self.key, order, quantity, answer.segment))
+        elif isinstance(answer, Differs):
             raise self._differs(answer)
-        if isinstance(answer, Taken) and checkout.engine.is_loud:
-            checkout.engine.emit(StockTaken(self.key, order, quantity, answer.segment))
         return answer
 
     def _open_checkout(self) -> Checkout:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from aiodlock._core.line import Answer, LineId, Reconnected, Row, Ticket, TicketId, tombstone_life
+from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, OnCall
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.batches import Batch
@@ -27,6 +28,7 @@ from aiodlock.backends.redis.scripts import (
     to_int,
     to_none,
 )
+from aiodlock.backends.redis.stock import RedisStockroom
 from aiodlock.backends.redis.wire import Decode, Link
 
 __all__ = ["RedisBackend"]
@@ -58,7 +60,7 @@ class RedisBackend:
         pushes: bool = True,
         patience: float = 3.0,
     ) -> None:
-        self.capabilities = Capabilities(pushes=pushes)
+        self.capabilities = Capabilities(pushes=pushes, stock=True)
         self.address = str(address)
         self._keys = Keys(prefix)
         self._calls = Calls(self._keys, secrets.token_urlsafe(9))
@@ -137,6 +139,9 @@ class RedisBackend:
         clear = self._keys.name(line).clear
         arguments = (clear, count, down, operation, micros(ttl), self._channel)
         return self._call(_LATCH, line, *arguments, decode=to_int)
+
+    def stock(self, terms: Terms) -> RedisStockroom:
+        return RedisStockroom(self._node, self._keys, terms)
 
     def _call(
         self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
