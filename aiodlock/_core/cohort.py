@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aiodlock._core.fence import LAST_COUNT
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
 from aiodlock._core.ownership import LEASE_ENDED, RELEASED
@@ -92,7 +91,7 @@ class Cohort:
         if engine.waiting >= engine.most_waiters:
             raise engine.too_many(self.line)
         engine.waiting += 1
-        waiter: Waiter = asyncio.Future(loop=engine.loop)
+        waiter: Waiter = asyncio.Future()
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
@@ -150,10 +149,10 @@ class Cohort:
             if not waiter.done():
                 engine.waiting -= 1
                 hold._state = RELEASED
-                place.count = count = place.count + 1
-                own = self._hold(self, place, count, now)
+                place.fence = fence = place.fence + 1
+                own = self._hold(self, place, fence, now)
                 place.holds = (own,)
-                if count == LAST_COUNT or engine.is_loud:
+                if fence == place.last_fence or engine.is_loud:
                     self._mark_rare(own)
                 waiter.set_result(own)
                 return True
@@ -327,16 +326,16 @@ class Cohort:
         return seconds
 
     def _own(self, place: Place, now: float) -> Hold:
-        place.count = count = place.count + 1
-        own = self._hold(self, place, count, now)
+        place.fence = fence = place.fence + 1
+        own = self._hold(self, place, fence, now)
         place.holds = (own,)
-        if count == LAST_COUNT or self.engine.is_loud:
+        if fence == place.last_fence or self.engine.is_loud:
             self._mark_rare(own)
         return own
 
     def _mark_rare(self, own: Hold) -> None:
         own._simple = False
-        if own._count == LAST_COUNT:
+        if own.fence == own._place.last_fence:
             own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:

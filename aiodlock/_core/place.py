@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aiodlock._core.fence import LAST_COUNT
+from aiodlock._core.fence import LAST_COUNT, fence
 from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError
 from aiodlock.events import LeaveUnconfirmed
@@ -59,14 +59,14 @@ class Place:
         "cohort",
         "company",
         "company_since",
-        "count",
         "deadline",
         "engine",
-        "epoch",
+        "fence",
         "holds",
         "idle_until",
         "instead_of",
         "last",
+        "last_fence",
         "left",
         "life",
         "over_at",
@@ -90,8 +90,8 @@ class Place:
         self.state = WAITING
         self.life = ticket.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
-        self.epoch = 0
-        self.count = 0  # ownerships handed out so far: the low part of the fence
+        self.fence = 0  # of the last ownership handed out
+        self.last_fence = 0  # of the last one that can be: its count is used up then
         self.holds: Collection[Hold] = ()
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
@@ -227,7 +227,7 @@ class Place:
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - self.life / 3
-        if self.count >= LAST_COUNT or self.asked_to_go:
+        if self.fence >= self.last_fence or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
             until = min(until, self.company_since + self.engine.batch)
@@ -298,7 +298,8 @@ class Place:
             self.look()  # what we know is too old to be believed
             return
         self._move(INSIDE)
-        self.epoch, self.life, self.deadline = epoch, life, deadline
+        self.fence, self.last_fence = fence(epoch, 0), fence(epoch, LAST_COUNT)
+        self.life, self.deadline = life, deadline
         self.company, self.company_since = company or self.company, now
         self.set_until()
         self.plan_visit(now)

@@ -150,9 +150,12 @@ class Synchronizer(Generic[_HoldT]):
             if self._held_in(cohort, task) is not None:
                 return function()
             cohort = self._enlist()
+        runs = cohort.runs or Combiner(cohort)
+        now = runs.join(function)
+        if not isinstance(now, Default):
+            return now
         if self._wait is not None:
             return await self._run_at_most(function, cohort, self._wait)
-        runs = cohort.runs or Combiner(cohort)
         result = runs.add(function)
         try:
             return await result
