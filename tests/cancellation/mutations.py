@@ -20,7 +20,7 @@ from aiodlock._core.ownership import RELEASED
 from aiodlock._core.place import Place
 from aiodlock._core.stock import Returned
 from aiodlock.backends.memory import MemoryBackend
-from aiodlock.locks import multi, segmented
+from aiodlock.locks import multi, race
 from tests.cancellation.matrix import ONCE
 from tests.cancellation.sweep import Cell
 from tests.cancellation.trigger import Plan
@@ -115,13 +115,13 @@ def _keeps_its_cancel(patch: pytest.MonkeyPatch) -> None:
 
 def _keeps_late_winners(patch: pytest.MonkeyPatch) -> None:
     """Give up those who still race for a segment, and keep what others got meanwhile."""
-    end = segmented._Race.end
+    end = race.Race.end
 
-    def keep(self: segmented._Race) -> None:
-        self._runners = {waiter: of for waiter, of in self._runners.items() if segmented._own_of(waiter) is None}
+    def keep(self: race.Race[Any]) -> None:
+        self._runners = {waiter: of for waiter, of in self._runners.items() if race._own_of(waiter) is None}
         end(self)
 
-    patch.setattr(segmented._Race, "end", keep)
+    patch.setattr(race.Race, "end", keep)
 
 
 def _gives_up_closing(patch: pytest.MonkeyPatch) -> None:
