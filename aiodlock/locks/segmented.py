@@ -126,6 +126,10 @@ class SegmentedLock:
         """Return the segment that *who* belongs to: the same in every process and Python version."""
         return segment_of(who, self.segments)
 
+    def segment(self, number: int) -> SegmentLock:
+        """Return the lock of one segment, counted from 0."""
+        return self._locks[check_count("segment", number, least=0, most=self.segments - 1)]
+
     @overload
     def lock(self, who: str | bytes | int, *, steal: Literal[False] = False) -> SegmentLock: ...
 

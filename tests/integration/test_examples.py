@@ -52,6 +52,14 @@ PRINTS = {
         "lost 'export': it was held as long as max_hold allows\n"
     ),
     "12_testing": ("test_stops_when_the_server_is_gone: passed\ntest_a_lost_reply_leaves_nothing_behind: passed\n"),
+    "14_stock": (
+        "sold: 1000, sold out: 1000, left: 0\n"
+        r"order-0: Returned\(quantity=1\), left: 1\n"
+        "reserved for a tenth of a second, left: 0\n"
+        r"not paid: Returned\(quantity=1\)\n"
+        "the books balance: True\n"
+    ),
+    "15_locked_sale": r"sold: 100, left: \[0, 0, 0, 0\]\n",
     "13_run": r"lamps sold: \[1, 2, 3, 4, 5, 6, 7, 8, 9, 10\]\ntoo late: 190\n",
 }
 
@@ -106,6 +114,7 @@ def test_an_example_is_short(name: str) -> None:
         ("03_cache_rebuild", "async with lock.write():", "if True:"),
         ("04_scheduled_job", "async with election.leadership():", "if True:"),
         ("06_semaphore", "permits=4", "permits=5"),
+        ("15_locked_sale", "segments=4", "segments=3"),
         ("10_fencing", "if fence < self.newest:", "if False:"),
     ],
 )
