@@ -95,12 +95,18 @@ async def take(url: str, crowd: Crowd, *, segments: int) -> AsyncIterator[Buy]:
         assert (await stock.audit()).is_balanced
 
 
+async def _warm(redis: Redis, crowd: Crowd) -> None:
+    """Make all connections before the sale begins."""
+    await asyncio.gather(*(redis.ping() for _ in range(crowd.at_once)))
+
+
 @asynccontextmanager
 async def decrement(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
     """Sell by a script per order through redis-py."""
     async with Redis.from_url(url, max_connections=2 * crowd.at_once) as redis:
         key, script = next(_keys), redis.register_script(_DECREMENT)
         await redis.set(key, crowd.stock)
+        await _warm(redis, crowd)
 
         async def buy(buyer: str) -> bool:
             return bool(await script(keys=[key]))
@@ -139,6 +145,7 @@ async def under_their_locks(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
     """Sell under redis-py's Lock, on as many segments."""
     async with Redis.from_url(url, max_connections=2 * crowd.at_once) as redis, aiodlock.connect(url) as locks:
         shelf, key = Shelf(crowd.stock, _SEGMENTS, locks.backend.ping), next(_keys)
+        await _warm(redis, crowd)
 
         async def buy(buyer: str) -> bool | None:
             segment = hash(buyer) % _SEGMENTS

@@ -41,6 +41,8 @@ current_task: Callable[[asyncio.AbstractEventLoop], Task | None] = (
 
 
 class HoldState(enum.Enum):
+    __hash__ = object.__hash__  # Enum's own is slow, and every move looks into a table
+
     HELD = "held"
     LOST = "lost"
     RELEASED = "released"

@@ -20,7 +20,7 @@ from aiodlock._core.ownership import RELEASED
 from aiodlock._core.place import Place
 from aiodlock._core.stock import Returned
 from aiodlock.backends.memory import MemoryBackend
-from aiodlock.locks import multi, race
+from aiodlock.locks import base, multi, race
 from tests.cancellation.matrix import ONCE
 from tests.cancellation.sweep import Cell
 from tests.cancellation.trigger import Plan
@@ -92,16 +92,19 @@ def _drops_the_baton(patch: pytest.MonkeyPatch) -> None:
 
 def _swallows(patch: pytest.MonkeyPatch) -> None:
     """Finish the clean-up and forget that somebody wanted to leave."""
-    finish = block.finish
 
-    async def swallow(work: asyncio.Future[Any], *, within: float) -> bool:
-        try:
-            return await finish(work, within=within)
-        except asyncio.CancelledError:
-            return True
+    def swallowing(wait: Callable[..., Any]) -> Callable[..., Any]:
+        async def swallow(*args: Any, **settings: Any) -> Any:
+            try:
+                return await wait(*args, **settings)
+            except asyncio.CancelledError:
+                return True
 
-    for module in (block, hold, client):
-        patch.setattr(module, "finish", swallow)
+        return swallow
+
+    for module in (block, hold, base):
+        patch.setattr(module, "see_off", swallowing(module.see_off))
+    patch.setattr(client, "finish", swallowing(client.finish))
 
 
 def _keeps_its_cancel(patch: pytest.MonkeyPatch) -> None:

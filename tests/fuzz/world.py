@@ -265,7 +265,7 @@ def _frames(task: asyncio.Task[None]) -> Iterator[tuple[FrameType, int]]:
 
 
 def draw_weather(random: Random, ttl: float) -> Weather:
-    """Choose how bad the network is, in terms of the lives of tickets: calm, cut off for whole lives, or all at once."""
+    """Choose how bad the network is, in terms of the lives of tickets: calm, cut off for lives, or all at once."""
     life = min(ttl, 5.0)
     delay = life * 10 ** random.uniform(-3.5, -0.8)
     theme = random.random()
