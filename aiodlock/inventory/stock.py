@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,6 +12,7 @@ from aiodlock._core.stock import (
     AlreadyTaken,
     Audit,
     Differs,
+    Entry,
     Remaining,
     Returned,
     Sale,
@@ -170,6 +171,13 @@ class SegmentedStock:
         Cancellation: it is closed or not; ask again.
         """
         return await self._ask(self._room.close)
+
+    async def read_outbox(self, done: str = "", *, most: int = 100) -> Sequence[Entry]:
+        """Drop the entries of the outbox up to the id *done*, and return the next ones: what `OutboxRelay` does.
+
+        Cancellation: what was done with is dropped or not; ask again.
+        """
+        return await self._ask(partial(self._room.outbox, done, check_count("most", most)))
 
     def _wish(self, buyer: str, order: str, quantity: int, hold_for: float) -> asyncio.Future[Sale | Differs]:
         check_count("quantity", quantity)

@@ -13,7 +13,17 @@ Calls block until what they say is true; in a test on a loop that must go on mea
 
 from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError, free_ports
 from aiodlock.testing.servers.kafka import KafkaServer
+from aiodlock.testing.servers.mariadb import MariaDBServer
 from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.require import require
 
-__all__ = ["KafkaServer", "MissingServerError", "RedisServer", "Server", "ServerFailedError", "free_ports", "require"]
+__all__ = [
+    "KafkaServer",
+    "MariaDBServer",
+    "MissingServerError",
+    "RedisServer",
+    "Server",
+    "ServerFailedError",
+    "free_ports",
+    "require",
+]
