@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutboxRelay"]
 
+_TTL = 5.0  # seconds after which another relay takes over from one that died
 _MOST_ENTRIES = 50  # read and published in one go: up to a hundred orders each
 
 
@@ -37,7 +38,7 @@ class OutboxRelay:
         self._topic = topic
         self._idle = idle
         self._done = ""
-        self._election = stock._client.election(f"{stock.key}:outbox")
+        self._election = stock._client.election(f"{stock.key}:outbox", ttl=_TTL)
         self._keeper = Keeper(f"relay of {stock.key}", self._lead, idle=idle, on_event=self._tell)
 
     async def __aenter__(self) -> Self:

@@ -123,7 +123,8 @@ class OrderWriter:
         if self._consumer is not None:
             return
         await self._database.open()
-        await self._database.run(_sql("schema"))
+        if not await self._database.query("SHOW TABLES LIKE 'aiodlock\\_offsets'"):
+            await self._database.run(_sql("schema"))
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
             group_id=self._group,
