@@ -7,8 +7,10 @@ For stock that lives where no script of ours can run, such as a shop's own datab
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
-from aiodlock.locks.segmented import SegmentedLock, SegmentHold
+if TYPE_CHECKING:
+    from aiodlock.locks.segmented import SegmentedLock, SegmentHold
 
 __all__ = ["LockedSale"]
 

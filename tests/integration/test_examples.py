@@ -59,6 +59,7 @@ PRINTS = {
         r"not paid: Returned\(quantity=1\)\n"
         "the books balance: True\n"
     ),
+    "16_outbox": "shipped: 100, tried more often: True\n",
     "15_locked_sale": r"sold: 100, left: \[0, 0, 0, 0\]\n",
     "13_run": r"lamps sold: \[1, 2, 3, 4, 5, 6, 7, 8, 9, 10\]\ntoo late: 190\n",
 }

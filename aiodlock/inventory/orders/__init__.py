@@ -6,9 +6,10 @@ until it is done:
     take ──► outbox ──► OutboxRelay ──► Kafka ──► OrderWriter ──► row and offset in one transaction
 """
 
+from aiodlock.inventory.orders.books import Reconciliation, reconcile
 from aiodlock.inventory.orders.message import Message
 from aiodlock.inventory.orders.publisher import Publisher
 from aiodlock.inventory.orders.relay import OutboxRelay
 from aiodlock.inventory.orders.writer import OrderWriter, Rows
 
-__all__ = ["Message", "OrderWriter", "OutboxRelay", "Publisher", "Rows"]
+__all__ = ["Message", "OrderWriter", "OutboxRelay", "Publisher", "Reconciliation", "Rows", "reconcile"]

@@ -8,9 +8,12 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-import asyncmy
+from aiodlock.errors import ConfigurationError, MissingDependencyError
 
-from aiodlock.errors import ConfigurationError
+try:
+    import asyncmy
+except ImportError as error:
+    raise MissingDependencyError("the database of orders", extra="mysql") from error
 
 __all__ = ["Database"]
 

@@ -7,10 +7,13 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiodlock.errors import BackendUnavailableError, MissingDependencyError
 
-from aiodlock.errors import BackendUnavailableError
+try:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import KafkaError
+except ImportError as error:
+    raise MissingDependencyError("Kafka", extra="kafka") from error
 
 __all__ = ["Publisher"]
 

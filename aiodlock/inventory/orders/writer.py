@@ -94,6 +94,17 @@ class OrderWriter:
         """How often it had to begin again."""
         return self._keeper.failures
 
+    async def lag(self) -> int:
+        """Return how many messages of its part of the topic have no row yet.
+
+        Cancellation: nothing is left behind.
+        """
+        consumer, next_ = self._consumer, dict(self._next)
+        if consumer is None or not next_:
+            raise BackendUnavailableError(f"the writer of {self._topic!r} has no part of it yet: ask again")
+        ends = await consumer.end_offsets(list(next_))
+        return sum(max(0, ends[partition] - offset) for partition, offset in next_.items())
+
     async def rows(self, stock: str) -> Rows:
         """Return what is written of one stock, over a connection of its own.
 

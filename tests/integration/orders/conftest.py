@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 import aiodlock
 from aiodlock.inventory.orders import OrderWriter, Rows
+from aiodlock.sinks.kafka import KafkaSink
 from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer, require
 
 _numbers = itertools.count(1)
@@ -100,6 +101,15 @@ async def is_empty(shop: Shop) -> bool:
 
 async def has_written(writer: OrderWriter, count: int) -> bool:
     return writer.written >= count
+
+
+async def has_part(writer: OrderWriter) -> bool:
+    """Tell whether it has begun to read."""
+    return bool(writer._next)
+
+
+async def has_failed(sink: KafkaSink) -> bool:
+    return sink.failures > 0
 
 
 async def rows_become(writer: OrderWriter, stock: str, expected: tuple[int, int, int], *, within: float = 30.0) -> None:

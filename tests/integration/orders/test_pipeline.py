@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+import aiodlock
 from aiodlock._core.stock import Entry, Move, Movement
 from aiodlock.errors import BackendUnavailableError, ConfigurationError
-from aiodlock.events import Event, TaskFailed
-from aiodlock.inventory.orders import Message, OrderWriter, OutboxRelay, Publisher
+from aiodlock.events import Event, StockTaken, TaskFailed
+from aiodlock.inventory.orders import Message, OrderWriter, OutboxRelay, Publisher, reconcile
 from aiodlock.inventory.orders.database import Database
-from aiodlock.testing.servers import KafkaServer, MariaDBServer
-from tests.integration.orders.conftest import Shop, has_written, is_empty, landed, rows_become, until
+from aiodlock.sinks.kafka import KafkaSink
+from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer
+from tests.integration.orders.conftest import (
+    Shop,
+    has_failed,
+    has_part,
+    has_written,
+    is_empty,
+    landed,
+    rows_become,
+    until,
+)
 
 
 async def read(kafka: KafkaServer, topic: str, count: int) -> list[bytes]:
@@ -45,6 +57,8 @@ async def test_every_accepted_order_is_one_row(
         await shop.sell(600)
         await landed(writer, shop)
         await until(lambda: is_empty(shop))
+        books = await reconcile(shop.stock, writer)
+        assert (books.is_settled, books.is_balanced) == (True, True), books
     assert relay.published == writer.written > 500
     assert (await shop.expected()).orders >= 500
 
@@ -243,6 +257,60 @@ async def test_writers_that_do_not_know_of_each_other_write_each_row_once(
             ask = "SELECT SUM(next_offset) FROM aiodlock_offsets WHERE topic = %s"
             assert int((await database.query(ask, (topic.encode(),)))[0][0]) == 300
     assert one.written + other.written == 300
+
+
+async def test_books_that_do_not_agree_are_told(
+    kafka: KafkaServer, mariadb: MariaDBServer, shop: Shop, topic: str
+) -> None:
+    """What is in the outbox only is on its way; a row that is gone is missed."""
+    await shop.stock.load(5)
+    await shop.stock.take(buyer="ann", order="o-1", quantity=2)
+    async with OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer:
+        await until(lambda: has_part(writer))
+        books = await reconcile(shop.stock, writer)
+        assert (books.in_outbox, books.is_settled, books.is_balanced) == (1, False, False)
+        async with OutboxRelay(shop.stock, Publisher(kafka.bootstrap), topic=topic):
+            await rows_become(writer, shop.stock.key, (1, 2, 0))
+            await until(lambda: is_empty(shop))
+        assert (await reconcile(shop.stock, writer)).is_balanced
+        async with Database(mariadb.url) as database:
+            await database.run("DELETE FROM aiodlock_orders WHERE stock = %s", (shop.stock.key.encode(),))
+        books = await reconcile(shop.stock, writer)
+        assert (books.is_settled, books.is_balanced) == (True, False)
+
+
+# --- events ------------------------------------------------------------------------------------------------
+
+
+async def test_events_of_locks_and_stock_reach_kafka_in_order_per_key(
+    kafka: KafkaServer, redis: RedisServer, topic: str
+) -> None:
+    """Keyed by key; a broker that is away for a while costs nothing but time."""
+    sink = KafkaSink(kafka.bootstrap, topic=topic, patience=2.0)
+    async with sink, aiodlock.connect(redis.url, on_event=sink) as locks:
+        for _ in range(3):
+            async with locks.lock(topic):
+                pass
+        stock = locks.stock(f"{topic}-stock")
+        await stock.load(2)
+        await stock.take(buyer="ann", order="o-1")
+        with kafka.paused():
+            await stock.put_back(buyer="ann", order="o-1")
+            await until(lambda: has_failed(sink))
+    told = [json.loads(value) for value in await read(kafka, topic, 8)]
+    names = {key: [one["name"] for one in told if one["key"] == key] for key in (topic, stock.key)}
+    assert names[topic] == ["lock.acquired", "lock.released"] * 3
+    assert [*dict.fromkeys(names[stock.key])] == ["stock.taken", "stock.returned"]
+    assert sink.dropped == 0
+
+
+def test_a_sink_drops_the_oldest_and_counts() -> None:
+    """Without a broker, and without waiting for one."""
+    sink = KafkaSink("127.0.0.1:1", topic="events", bound=3)
+    for number in range(5):
+        sink(StockTaken("sku", f"o-{number}", 1, 0))
+    assert sink.dropped == 2
+    assert [json.loads(value)["order"] for _, value in sink._events] == ["o-2", "o-3", "o-4"]
 
 
 def test_a_message_survives_its_way() -> None:
