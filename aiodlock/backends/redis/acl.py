@@ -16,6 +16,7 @@ __all__ = [
 COMMANDS = (
     *("ping", "hello", "select", "evalsha", "script|load", "scan", "subscribe", "publish"),
     *("time", "hget", "hmget", "hset", "hdel", "del", "pexpireat"),
+    *("hexists", "hscan", "persist", "zadd", "zrem", "zrangebyscore", "xadd", "xdel", "xrange", "xtrim"),  # stock
 )
 CLUSTER_COMMANDS = (
     *(name for name in COMMANDS if name not in ("select", "subscribe", "publish")),
