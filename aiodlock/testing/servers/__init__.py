@@ -14,5 +14,15 @@ Calls block until what they say is true; in a test on a loop that must go on mea
 from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError, free_ports
 from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.require import require
+from aiodlock.testing.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
-__all__ = ["MissingServerError", "RedisServer", "Server", "ServerFailedError", "free_ports", "require"]
+__all__ = [
+    "MissingServerError",
+    "RedisServer",
+    "Server",
+    "ServerFailedError",
+    "ZooKeeperEnsemble",
+    "ZooKeeperServer",
+    "free_ports",
+    "require",
+]
