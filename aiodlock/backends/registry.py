@@ -29,6 +29,7 @@ _HOMES = {
     "redis": _REDIS,
     "rediss": _REDIS,
     "unix": _REDIS,
+    "zk": _Home("aiodlock.backends.zookeeper.backend", "ZooKeeperBackend", "zookeeper"),
 }
 
 

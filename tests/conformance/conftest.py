@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiodlock.testing.conformance import MemoryWorld, World
-from aiodlock.testing.servers import RedisServer, require
-from tests.conformance.worlds import RedisWorld
+from aiodlock.testing.servers import RedisServer, ZooKeeperServer, require
+from tests.conformance.worlds import RedisWorld, ZooKeeperWorld
 
 
 @pytest.fixture(scope="session")
@@ -18,10 +18,18 @@ def redis_server() -> Iterator[RedisServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[ZooKeeperServer]:
+    require(ZooKeeperServer)
+    with ZooKeeperServer() as running:
+        yield running
+
+
 # A further backend is one more entry: what to do with pytest's request to get a world of it.
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "memory": lambda request: MemoryWorld(),
     "redis": lambda request: RedisWorld(request.getfixturevalue("redis_server")),
+    "zookeeper": lambda request: ZooKeeperWorld([request.getfixturevalue("zookeeper_server")]),
 }
 
 
