@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiodlock.testing.conformance import MemoryWorld, World
-from aiodlock.testing.servers import RedisServer, ZooKeeperServer, require
+from aiodlock.testing.servers import RedisServer, ZooKeeperEnsemble, ZooKeeperServer, require
 from tests.conformance.worlds import RedisWorld, ZooKeeperWorld
 
 
@@ -25,15 +25,24 @@ def zookeeper_server() -> Iterator[ZooKeeperServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def zookeeper_ensemble() -> Iterator[ZooKeeperEnsemble]:
+    require(ZooKeeperServer)
+    with ZooKeeperEnsemble() as running:
+        yield running
+
+
 # A further backend is one more entry: what to do with pytest's request to get a world of it.
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "memory": lambda request: MemoryWorld(),
     "redis": lambda request: RedisWorld(request.getfixturevalue("redis_server")),
     "zookeeper": lambda request: ZooKeeperWorld([request.getfixturevalue("zookeeper_server")]),
+    "zookeeper-3": lambda request: ZooKeeperWorld(request.getfixturevalue("zookeeper_ensemble").nodes),
 }
+LONG = {"zookeeper-3"}
 
 
-@pytest.fixture(params=WORLDS)
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in WORLDS])
 def backend(request: pytest.FixtureRequest) -> str:
     """The name of a backend of ours."""
     return str(request.param)

@@ -60,8 +60,8 @@ class Session:
         self.seconds = seconds  # what the server agreed to, once connected
         self.state = SessionState.LOST
         self.now = SystemClock().now
-        self._asked_for = seconds
-        self._tick = tick
+        self.asked_for = seconds
+        self.tick = tick
         self._on_watch = on_watch
         self._on_change = on_change
         self._password = _NO_PASSWORD
@@ -72,7 +72,7 @@ class Session:
         self._link: Link | None = None
         self._up = asyncio.Event()
         self._down = "not connected"
-        self._last_host: tuple[str, int] | None = None
+        self.host = address.hosts[0]  # the server of the present or last connection
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -83,7 +83,7 @@ class Session:
     @property
     def valid_until(self) -> float:
         """Until when the session surely lasts: a third of it is kept as a margin, at least one tick of the server."""
-        margin = min(max(self.seconds / 3, self._tick), self.seconds / 2)
+        margin = min(max(self.seconds / 3, self.tick), self.seconds / 2)
         return self._proven_at + self.seconds - margin
 
     async def open(self) -> None:
@@ -188,10 +188,10 @@ class Session:
     async def _dial_any(self) -> Link:
         """Try every server once, the last one at the end: it has just gone away."""
         hosts = random.sample(self.address.hosts, len(self.address.hosts))
-        hosts.sort(key=lambda host: host == self._last_host)
+        hosts.sort(key=lambda host: host == self.host)
         error: BackendError = BackendUnavailableError(f"{self.address}: no answer in time")
         for host in hosts:
-            self._last_host = host
+            self.host = host
             try:
                 return await self._dial(host)
             except BackendError as failed:
@@ -222,7 +222,7 @@ class Session:
 
     async def _greet(self, link: Link) -> None:
         answer = await link.greet(
-            session=self.id, password=self._password, session_time=self._asked_for, last_zxid=self._zxid
+            session=self.id, password=self._password, session_time=self.asked_for, last_zxid=self._zxid
         )
         if answer.timeout > 0:
             self.id, self._password, self.seconds = answer.session_id, answer.password, answer.timeout / 1000

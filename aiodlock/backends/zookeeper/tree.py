@@ -78,6 +78,11 @@ class Tree:
         """Return how many children a node has, without their names."""
         return self.session.send(protocol.ExistsRequest(path=path, watch=False), lambda reply: reply.stat.num_children)
 
+    def owners(self, path: str) -> asyncio.Future[list[str]]:
+        """Return who may do anything with a node."""
+        request = protocol.GetACLRequest(path=path)
+        return self.session.send(request, lambda reply: [f"{acl.id.scheme}:{acl.id.id}" for acl in reply.acl])
+
     async def server_now(self) -> float:
         """Return the time by the server's clock, learnt from what it last created for us."""
         if self._behind is None:
