@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aiodlock._core.fence import LAST_COUNT
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
 from aiodlock._core.ownership import LEASE_ENDED, RELEASED
@@ -54,7 +53,7 @@ class Cohort:
         self.policy = policy
         self.size = shape.size
         self._hold = shape.hold
-        self.most = max(1, shape.size // shape.weight) if policy.shares else 1
+        self.most = self._at_most(shape.size)
         self.renews = policy.renew
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
@@ -92,7 +91,7 @@ class Cohort:
         if engine.waiting >= engine.most_waiters:
             raise engine.too_many(self.line)
         engine.waiting += 1
-        waiter: Waiter = asyncio.Future(loop=engine.loop)
+        waiter: Waiter = asyncio.Future()
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
@@ -150,10 +149,10 @@ class Cohort:
             if not waiter.done():
                 engine.waiting -= 1
                 hold._state = RELEASED
-                place.count = count = place.count + 1
-                own = self._hold(self, place, count, now)
+                place.fence = fence = place.fence + 1
+                own = self._hold(self, place, fence, now)
                 place.holds = (own,)
-                if count == LAST_COUNT or engine.is_loud:
+                if fence == place.last_fence or engine.is_loud:
                     self._mark_rare(own)
                 waiter.set_result(own)
                 return True
@@ -192,7 +191,8 @@ class Cohort:
             self._serve_next(place, now)
         else:
             attempt.set_result(self._own(place, now))
-        self._answer_tries()
+        if self.tries:
+            self._answer_tries()
         self.balance()
 
     def told_to_wait(self, holder: str | None) -> None:
@@ -282,11 +282,13 @@ class Cohort:
                 place.asked_to_go = True
                 place.set_until()
         self.size = size
-        if self.policy.shares:
-            self.most = max(1, size // self.shape.weight)
+        self.most = self._at_most(size)
         self.balance()
 
     # --- inner -------------------------------------------------------------------------------------------------
+
+    def _at_most(self, size: int) -> int:
+        return max(1, size // self.shape.weight) if self.policy.shares else 1
 
     @property
     def wanted(self) -> int:
@@ -295,13 +297,24 @@ class Cohort:
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
+        if not (self.waiters or self.tries):
+            self._rest()
+            return
         wanted = self.wanted
         while len(self.standing) < wanted and self._retry_timer is None:
             self._stand()
         while len(self.standing) > wanted:
             place, _ = self.standing.popitem()
             place.leave()
-        if not (self.live or self.tries or self.standing or self.inside or (self.runs and self.runs.is_busy)):
+        if not self.live and not self.tries:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Have nobody here who waits."""
+        while self.standing:
+            place, _ = self.standing.popitem()
+            place.leave()
+        if not (self.inside or (self.runs and self.runs.is_busy)):
             self.retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:
@@ -327,16 +340,16 @@ class Cohort:
         return seconds
 
     def _own(self, place: Place, now: float) -> Hold:
-        place.count = count = place.count + 1
-        own = self._hold(self, place, count, now)
+        place.fence = fence = place.fence + 1
+        own = self._hold(self, place, fence, now)
         place.holds = (own,)
-        if count == LAST_COUNT or self.engine.is_loud:
+        if fence == place.last_fence or self.engine.is_loud:
             self._mark_rare(own)
         return own
 
     def _mark_rare(self, own: Hold) -> None:
         own._simple = False
-        if own._count == LAST_COUNT:
+        if own.fence == own._place.last_fence:
             own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
@@ -433,4 +446,12 @@ class Cohort:
             self._forget_dead()
             if self._retry_timer is not None:
                 self._retry_timer.cancel()
+                self._retry_timer = None
             self.engine.retire(self)
+
+    def revive(self) -> None:
+        """Be as new."""
+        self.retired = False
+        if self.size != self.shape.size:
+            self.size = self.shape.size
+            self.most = self._at_most(self.size)

@@ -15,6 +15,7 @@ from aiodlock._core.cancel import insist
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.hold import Hold
 from aiodlock._core.latches import Latches
+from aiodlock._core.leaving import Leaving
 from aiodlock._core.line import (
     Answer,
     AskedToGo,
@@ -66,7 +67,7 @@ class Engine:
         self.waiting = 0
         self.batch = SHORTEST_BATCH  # how long a ticket is handed on in company
         self.places: dict[TicketId, Place] = {}
-        self.leaving: set[Place] = set()
+        self.leaving = Leaving(self.loop)
         self.watchdog = Watchdog(clock, self._visit)
         self.work = Supervisor(self._report)
         self.latches = Latches(self)
@@ -95,8 +96,14 @@ class Engine:
 
     def retire(self, cohort: Cohort) -> None:
         """Forget a cohort that nobody uses."""
-        if self._cohorts.get(cohort.key) is cohort:
-            del self._cohorts[cohort.key]
+        self._cohorts.pop(cohort.key, None)
+
+    def revive(self, cohort: Cohort) -> bool:
+        """Use a retired cohort again, unless there is another one meanwhile."""
+        if cohort.engine is not self or self._cohorts.setdefault(cohort.key, cohort) is not cohort:
+            return False
+        cohort.revive()
+        return True
 
     def lines_in_use(self) -> set[LineId]:
         """Return the lines that tasks of ours hold or wait for."""
@@ -259,6 +266,7 @@ class Engine:
             place.leave()  # also where a hold is in no block, or its task has not come to take it
         await insist(self._leave_lines)
         self.watchdog.stop()
+        self.leaving.stop()
         try:
             await insist(self.backend.aclose)
         finally:
@@ -269,9 +277,7 @@ class Engine:
     async def _leave_lines(self) -> None:
         """See every leave through, repeated if need be, and whatever else is under way."""
         until = self.loop.time() + CLOSING
-        while self.leaving and self.loop.time() < until:
-            confirmed = [place.left for place in self.leaving if place.left is not None]
-            await asyncio.wait(confirmed, timeout=until - self.loop.time())
+        await self.leaving.wait(within=CLOSING)
         self.is_over = True
         await self.work.drain(within=until - self.loop.time())
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aiodlock._core.fence import LAST_COUNT
+from aiodlock._core.fence import LAST_COUNT, fence
 from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError
 from aiodlock.events import LeaveUnconfirmed
@@ -36,6 +36,8 @@ FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up
 
 
 class PlaceState(enum.Enum):
+    __hash__ = object.__hash__  # Enum's own is slow, and every move looks into a table
+
     WAITING = "waiting"
     INSIDE = "inside"
     GONE = "gone"
@@ -59,14 +61,14 @@ class Place:
         "cohort",
         "company",
         "company_since",
-        "count",
         "deadline",
         "engine",
-        "epoch",
+        "fence",
         "holds",
         "idle_until",
         "instead_of",
         "last",
+        "last_fence",
         "left",
         "life",
         "over_at",
@@ -90,8 +92,8 @@ class Place:
         self.state = WAITING
         self.life = ticket.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
-        self.epoch = 0
-        self.count = 0  # ownerships handed out so far: the low part of the fence
+        self.fence = 0  # of the last ownership handed out
+        self.last_fence = 0  # of the last one that can be: its count is used up then
         self.holds: Collection[Hold] = ()
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
@@ -122,9 +124,9 @@ class Place:
         sent_at = self._sending(self.ticket.ttl)
         self.unanswered += 1
         old = self.instead_of.ticket.id if self.instead_of is not None else None
-        self.engine.watchdog.watch(self, sent_at + self.life / 3)
+        self.engine.watchdog.watch(self, sent_at + self.life / 3, slack=self.life / 32)
         verb = self.engine.backend.join(self.ticket, queue=self.queue, instead_of=old)
-        self.engine.work.own(verb, partial(self._joined, sent_at))
+        self.engine.work.see(verb, partial(self._joined, sent_at))
 
     def look(self) -> None:
         """Ask where we stand: by renewing once there was an answer, by joining before it."""
@@ -167,7 +169,8 @@ class Place:
             self.hear_company(call.company)
         elif self.answered and call.via == self.via and call.epoch > self.last:
             life = self.ticket.waiting_life
-            self._enter(call.epoch, life, deadline_of(self.believed_at, life), company=call.company)
+            deadline = deadline_of(self.believed_at, life)
+            self._enter(call.epoch, life, deadline, self.engine.now(), company=call.company)
         else:
             self.look()
 
@@ -189,7 +192,7 @@ class Place:
         elif knew_inside and isinstance(answer, Waiting):
             self.lose("the server forgot it")
         else:
-            self._hear(sent_at, answer)
+            self._hear(sent_at, self.engine.now(), answer)
 
     def lose(self, reason: str) -> None:
         """Stop believing in this ticket: it is renewed no more, passed to nobody, left when its blocks have ended."""
@@ -227,7 +230,7 @@ class Place:
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - self.life / 3
-        if self.count >= LAST_COUNT or self.asked_to_go:
+        if self.fence >= self.last_fence or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
             until = min(until, self.company_since + self.engine.batch)
@@ -256,32 +259,32 @@ class Place:
         return now
 
     def _joined(self, sent_at: float, answer: Answer | BackendError) -> None:
-        if not isinstance(answer, BackendError):
-            self.unanswered -= 1
-            self.engine.measure(self.engine.now() - sent_at)
-            self.instead_of = None
-        if self.state is GONE:
-            return
         if isinstance(answer, BackendError):
-            self._plan_retry()
-        else:
-            self._hear(sent_at, answer)
+            if self.state is not GONE:
+                self._plan_retry()
+            return
+        now = self.engine.now()
+        self.unanswered -= 1
+        self.engine.measure(now - sent_at)
+        self.instead_of = None
+        if self.state is not GONE:
+            self._hear(sent_at, now, answer)
 
-    def _hear(self, sent_at: float, answer: Answer) -> None:
+    def _hear(self, sent_at: float, now: float, answer: Answer) -> None:
         self.answered, self.asked_since, self.pauses, self.via = True, None, 0, answer.via
         if not isinstance(answer, Gone) and answer.size not in (0, self.cohort.size):
             self.cohort.hear_size(answer.size)
         match answer:
             case Inside() if self.state is WAITING:
                 deadline = deadline_of(sent_at, answer.remaining)
-                self._enter(answer.epoch, answer.remaining, deadline, company=answer.company)
+                self._enter(answer.epoch, answer.remaining, deadline, now, company=answer.company)
             case Inside():
                 self._stay(deadline_of(sent_at, answer.remaining), answer)
             case Waiting() if self.state is WAITING:
                 self.believed_at = max(self.believed_at, sent_at)
                 self.last = answer.last
                 look_again = max(SHORTEST_LOOK, self.cohort.look_after(min(answer.look_again, self.life / 3)))
-                self.engine.watchdog.watch(self, self.engine.now() + look_again)
+                self.engine.watchdog.watch(self, now + look_again)
                 self.cohort.told_to_wait(answer.holder)
             case Gone(why=why) if self.state is INSIDE:
                 self.lose(f"refused by the server: {why.value}")
@@ -292,13 +295,13 @@ class Place:
                     self.end()
                 self.cohort.refused(self, why, answer.holder)
 
-    def _enter(self, epoch: int, life: float, deadline: float, *, company: bool) -> None:
-        now = self.engine.now()
+    def _enter(self, epoch: int, life: float, deadline: float, now: float, *, company: bool) -> None:
         if deadline <= now:
             self.look()  # what we know is too old to be believed
             return
         self._move(INSIDE)
-        self.epoch, self.life, self.deadline = epoch, life, deadline
+        self.fence, self.last_fence = fence(epoch, 0), fence(epoch, LAST_COUNT)
+        self.life, self.deadline = life, deadline
         self.company, self.company_since = company or self.company, now
         self.set_until()
         self.plan_visit(now)
@@ -321,7 +324,7 @@ class Place:
 
     def _send_leave(self) -> None:
         verb = self.engine.backend.leave(self.ticket, bury=self.unanswered > 0)
-        self.engine.work.own(verb, self._left)
+        self.engine.work.see(verb, self._left)
 
     def _left(self, answer: BackendError | None) -> None:
         unconfirmed = isinstance(answer, BackendError)

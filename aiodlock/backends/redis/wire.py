@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import hiredis
 
+from aiodlock.backends.base import Reply
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
@@ -24,7 +25,7 @@ __all__ = ["Decode", "Link", "OnPush"]
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Any, int], _T]
 OnPush: TypeAlias = Callable[[list[Any], int], None]
-_Entry: TypeAlias = tuple["asyncio.Future[Any]", Decode[Any], bytes, bytes | None]
+_Entry: TypeAlias = tuple[Reply[Any], Decode[Any], bytes, bytes | None]
 
 _CHUNK = 24
 _MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
@@ -71,14 +72,14 @@ class Link(asyncio.Protocol):
         self._interval = patience / 3
         self._timer: asyncio.TimerHandle
 
-    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> Reply[_T]:
         """Send a packed command; the future gets its decoded reply.
 
         A reply ``NOSCRIPT`` means that nothing was done: it is cured by sending *load*, and the command again.
         """
-        future: asyncio.Future[_T] = self.loop.create_future()
-        self._enqueue((future, decode, payload, load))
-        return future
+        reply: Reply[_T] = Reply()
+        self._enqueue((reply, decode, payload, load))
+        return reply
 
     async def aclose(self, reason: str) -> None:
         """Close politely if nothing is in doubt; in any case soon."""
@@ -124,11 +125,15 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._quiet = 0
-        try:
-            self._reader.feed(data)
-            self._read()
-        except (hiredis.ProtocolError, IndexError) as error:
-            self.abort(f"unexpected reply: {error!r}")
+        self._reader.feed(data)
+        while not self.reason:
+            try:
+                self._read()
+                break
+            except hiredis.ProtocolError as error:
+                self.abort(f"unexpected reply: {error!r}")
+            except Exception as error:  # of whoever heard it: the stream goes on
+                self.loop.call_exception_handler({"message": "hearing a reply failed", "exception": error})
         if self._backlog:
             self._advance()
 
@@ -180,30 +185,32 @@ class Link(asyncio.Protocol):
         gets, pending, via = self._reader.gets, self._pending, self.via
         while (reply := gets()) is not _MORE:
             if type(reply) is hiredis.PushNotification:
-                # Behind the callbacks of the replies before it: what was said first is heard first.
-                self.loop.call_soon(self._on_push, reply, via)
+                self._on_push(reply, via)
                 continue
+            if not pending:
+                raise hiredis.ProtocolError("nothing was asked")
             entry = pending.popleft()
-            future = entry[0]
-            if future.done():
-                continue
             if type(reply) is hiredis.ReplyError:
                 self._refused(entry, str(reply))
                 continue
             try:
-                future.set_result(entry[1](reply, via))
+                answer = entry[1](reply, via)
             except Exception as error:
-                future.set_exception(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
+                entry[0].fail(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
+            else:
+                entry[0].arrive(answer)
 
     def _refused(self, entry: _Entry, error: str) -> None:
-        future, _, _, load = entry
+        answer, _, _, load = entry
+        if answer.done():
+            return
         code = error.partition(" ")[0]
         if code == "NOSCRIPT" and load is not None and load not in self._unloadable:
             self._load(load)
             self._enqueue(entry)
             return
         self._unloadable.discard(load)
-        future.set_exception(_as_error(self.where, code, error))
+        answer.fail(_as_error(self.where, code, error))
         if code == "READONLY":  # demoted: another server has the lines now, and a new connection may reach it
             self.abort(error)
 
@@ -237,11 +244,11 @@ class Link(asyncio.Protocol):
         self.reason = reason
         self._lost.set()
         self._timer.cancel()
-        for entry in (*self._pending, *self._backlog):
-            if not entry[0].done():
-                entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}, before the reply"))
+        unanswered = [*self._pending, *self._backlog]
         self._pending.clear()
         self._backlog.clear()
+        for entry in unanswered:
+            entry[0].fail(BackendUnavailableError(f"{self.where}: {reason}, before the reply"))
 
 
 def _chained(error: BackendError, cause: Exception) -> BackendError:

@@ -93,8 +93,7 @@ async def test_calls_are_heard_in_their_place_between_the_answers(client: Client
     await client.backend.leave(holder)  # the server knows the script from now on
     await client.backend.join(holder)
     waiting, leaving = client.backend.join(waiter), client.backend.leave(holder)
-    for future, name in ((waiting, "answer"), (leaving, "left")):
-        asyncio.ensure_future(future).add_done_callback(lambda _, name=name: order.append(name))
+    waiting.then, leaving.then = lambda _: order.append("answer"), lambda _: order.append("left")
     await client.backend.ping()
     assert order == ["CompanyCame", "answer", "Called", "left"]
 

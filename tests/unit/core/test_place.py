@@ -10,6 +10,7 @@ import pytest
 
 from aiodlock import BackendUnavailableError, LockClient, LockLostError
 from aiodlock._core import place
+from aiodlock._core.fence import split
 from aiodlock._core.line import Answer, Called, Gone, Inside, LineId, Ticket, TicketId, Waiting
 from aiodlock.backends.memory import MemoryBackend, MemoryServer, Network
 from aiodlock.testing import Faults, settle
@@ -355,7 +356,7 @@ async def test_a_late_answer_shortens_nothing(locks: LockClient) -> None:
     async with locks.lock("k", ttl=30) as hold:
         held = hold._place
         before = hold.remaining
-        held.renewed(now() - 20, True, Inside(held.epoch, 30.0))
+        held.renewed(now() - 20, True, Inside(split(held.fence)[0], 30.0))
         assert hold.remaining == before
 
 
