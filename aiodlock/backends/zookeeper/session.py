@@ -73,6 +73,7 @@ class Session:
         self._up = asyncio.Event()
         self._down = "not connected"
         self.host = address.hosts[0]  # the server of the present or last connection
+        self._lost_host: tuple[str, int] | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -162,7 +163,7 @@ class Session:
     async def _keep(self, link: Link) -> None:
         while True:
             self._down = await link.lost()
-            self._zxid = max(self._zxid, link.last_zxid)
+            self._zxid, self._lost_host = max(self._zxid, link.last_zxid), self.host
             self._link = None
             self._up.clear()
             self._move(SessionState.SUSPENDED)
@@ -188,7 +189,7 @@ class Session:
     async def _dial_any(self) -> Link:
         """Try every server once, the last one at the end: it has just gone away."""
         hosts = random.sample(self.address.hosts, len(self.address.hosts))
-        hosts.sort(key=lambda host: host == self.host)
+        hosts.sort(key=lambda host: host == self._lost_host)
         error: BackendError = BackendUnavailableError(f"{self.address}: no answer in time")
         for host in hosts:
             self.host = host

@@ -145,16 +145,28 @@ class ZooKeeperEnsemble:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as undo:
             for link in self._links.values():
-                undo.enter_context(link)
+                undo.enter_context(link).refuse()
             for node in self.nodes:
                 undo.callback(node.close)
             with ThreadPoolExecutor(len(self.nodes)) as starters:  # none is ready before it has met another
-                list(starters.map(ZooKeeperServer.start, self.nodes))
+                started = [starters.submit(node.start) for node in self.nodes]
+                while self._links and not all(start.done() for start in started):
+                    self._open_links()
+                    time.sleep(0.02)
+                for start in started:
+                    start.result()
             self._stack = undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _open_links(self) -> None:
+        """Open the links to whoever leads: a follower that is let in where nobody listens begins another election."""
+        for link in self._links.values():
+            with contextlib.suppress(OSError):
+                socket.create_connection((HOST, link.target), 1.0).close()
+                link.heal()
 
     def _settings(self, number: int) -> list[str]:
         """Return what a node is told about the others; where they are is its own view of them."""

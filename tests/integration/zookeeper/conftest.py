@@ -23,6 +23,14 @@ def server() -> Iterator[ZooKeeperServer]:
 @pytest.fixture(scope="session")
 def _one_ensemble() -> Iterator[ZooKeeperEnsemble]:
     require(ZooKeeperServer)
+    with ZooKeeperEnsemble() as running:
+        yield running
+
+
+@pytest.fixture
+def severable() -> Iterator[ZooKeeperEnsemble]:
+    """Three nodes that can be cut off; to crash one, take others: a proxy accepts connections to a dead node."""
+    require(ZooKeeperServer)
     with ZooKeeperEnsemble(severable=True) as running:
         yield running
 
@@ -31,7 +39,6 @@ def _one_ensemble() -> Iterator[ZooKeeperEnsemble]:
 def ensemble(_one_ensemble: ZooKeeperEnsemble) -> Iterator[ZooKeeperEnsemble]:
     """Three nodes, all of them up and in touch before the test and after it."""
     yield _one_ensemble
-    _one_ensemble.heal()
     for node in _one_ensemble.nodes:
         node.resume()
         if not node.running:

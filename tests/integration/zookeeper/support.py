@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiozk import protocol
 
-from aiodlock import LockClient, LockLostError
+from aiodlock import BackendUnavailableError, LockClient, LockLostError
 from aiodlock.backends.zookeeper import ZooKeeperBackend
 from aiodlock.backends.zookeeper.session import Session
+from aiodlock.backends.zookeeper.tree import NoNode
 from aiodlock.backends.zookeeper.wire import Link, no_result
 from aiodlock.testing.history import Event, Recorder, Violation, check_exclusion, check_fencing, stays
+from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
 
 SESSION = 2.0
 TICK = 0.2
@@ -37,8 +39,6 @@ async def nodes(client: LockClient, key: str) -> list[str]:
     """Return the names in the line of *key*, as the server has them now."""
     assert isinstance(client.backend, ZooKeeperBackend)
     await client.backend._session.sync()
-    from aiodlock.backends.zookeeper.tree import NoNode
-
     try:
         return await client.backend._tree.children(f"/aiodlock/lock/{key}")
     except NoNode:
@@ -51,6 +51,33 @@ async def delete(client: LockClient, path: str) -> None:
     await client.backend._tree.change(client.backend._tree.deletion(path))
 
 
+async def in_line(client: LockClient, key: str, count: int) -> None:
+    """Return when so many stand in the line of *key*."""
+
+    async def is_so() -> bool:
+        return len(await nodes(client, key)) == count
+
+    await until(is_so)
+
+
+async def answers(client: LockClient) -> bool:
+    try:
+        await client.ping()
+    except BackendUnavailableError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def client_of(node: ZooKeeperServer, ensemble: ZooKeeperEnsemble, **settings: Any) -> AsyncIterator[LockClient]:
+    """An open client that knows all servers and is connected to this one."""
+    while True:
+        async with client(ensemble.url, **settings) as found:
+            if session_of(found).host[1] == node.port:
+                yield found
+                return
+
+
 async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 15.0) -> None:
     async with asyncio.timeout(within):
         while not (await answer if isinstance(answer := is_so(), Awaitable) else answer):
@@ -59,15 +86,18 @@ async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 
 
 async def expire(session: Session) -> None:
     """End a session behind its client's back: over another connection that says it is the same client."""
-    loop = asyncio.get_running_loop()
-    second = (
-        await loop.create_connection(
-            lambda: Link("second", via=0, on_watch=lambda *_: None, patience=5.0), *session.host
-        )
-    )[1]
-    await second.greet(session=session.id, password=session._password, session_time=session.seconds, last_zxid=0)
-    await second.send(protocol.CloseRequest(), no_result)
-    await second.aclose()
+    host, old = session.host, session.id
+
+    def link() -> Link:
+        return Link("second", via=0, on_watch=lambda *_: None, patience=5.0)
+
+    while session.id == old:
+        second = (await asyncio.get_running_loop().create_connection(link, *host))[1]
+        with suppress(BackendUnavailableError):  # its own client takes the session back as soon as it notices
+            await second.greet(session=old, password=session._password, session_time=session.seconds, last_zxid=0)
+            await second.send(protocol.CloseRequest(), no_result)
+        await second.aclose()
+        await asyncio.sleep(0.1)
 
 
 class Visits:
@@ -100,8 +130,4 @@ class Visits:
 
     async def inside(self) -> None:
         """Return when somebody is inside."""
-        await _until_event(self.events, "inside")
-
-
-async def _until_event(events: list[Event], what: str) -> None:
-    await until(lambda: any(event.what == what for event in events))
+        await until(lambda: self.count() > 0)
