@@ -24,6 +24,8 @@ EXPECTED = {
     "mysql": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
     "redis": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
     "cluster": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
+    "zookeeper": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
+    "zookeeper-3": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
 }
 
 every_check = pytest.mark.parametrize("check", CHECKS, ids=repr)

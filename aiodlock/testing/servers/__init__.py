@@ -20,6 +20,7 @@ from aiodlock.testing.servers.replica import RedisReplica
 from aiodlock.testing.servers.require import require
 from aiodlock.testing.servers.sentinel import RedisSentinel, SentinelService
 from aiodlock.testing.servers.tls import TlsRedisServer
+from aiodlock.testing.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 __all__ = [
     "ClusterNode",
@@ -34,6 +35,8 @@ __all__ = [
     "Server",
     "ServerFailedError",
     "TlsRedisServer",
+    "ZooKeeperEnsemble",
+    "ZooKeeperServer",
     "free_ports",
     "require",
 ]
