@@ -81,7 +81,7 @@ def call_for_nobody() -> Change:
 
 
 # With the number of seeds within which each is found. An unanswered call shows seldom: only the long tier looks for it.
-# A stale call is not among them: it harms where a server forgets, and none does here (see tests/unit/core/test_place.py).
+# A stale call is not among them: it harms where a server forgets, and none does here (tests/unit/core/test_place.py).
 TWINS = {
     no_burying: 300,
     same_id_again: 300,
