@@ -223,6 +223,15 @@ class Cohort:
         else:
             self.balance()
 
+    def unconfirmed(self, place: Place) -> None:
+        """Hear that too few replicas know of a ticket: it leaves, and another stands in its stead after a pause."""
+        self.standing.pop(place, None)
+        place.leave()
+        if len(self.standing) < self.wanted:
+            self._stand(after=place)
+        else:
+            self.balance()
+
     def place_gone(self, place: Place, reason: str) -> None:
         """Hear that *place* is lost: its holds are, and those who wait need another ticket."""
         self.standing.pop(place, None)
@@ -377,12 +386,15 @@ class Cohort:
         self.open.pop()  # it was the last
         return self._own(place, now)
 
-    def _stand(self, *, instead_of: Place | None = None) -> None:
+    def _stand(self, *, instead_of: Place | None = None, after: Place | None = None) -> None:
         queues = self.live > 0 and not isinstance(self.policy.waiting, Retry)
         place = Place(self, self._ticket(), queue=queues, instead_of=instead_of)
         self.standing[place] = None
         self.engine.places[place.ticket.id] = place
-        place.join()
+        if after is None:
+            place.join()
+        else:
+            place.join_later(after)
 
     def _ticket(self) -> Ticket:
         engine = self.engine

@@ -34,10 +34,10 @@ from aiodlock._core.place import FIRST_PAUSE, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
-from aiodlock.backends.base import Backend
+from aiodlock.backends.base import Backend, Diagnosing, Finding
 from aiodlock.clock import Clock
 from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError, TooManyWaitersError
-from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
+from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, SetupDoubted, TaskFailed
 from aiodlock.policy import Policy, Push
 
 __all__ = ["Engine"]
@@ -64,6 +64,7 @@ class Engine:
         self.is_open = True
         self.is_over = False  # closing has waited long enough: what is not confirmed ends by its life
         self.is_loud = events is not None  # whether somebody wants to hear of every hand-off
+        self.trusts_calls = backend.capabilities.trusts_calls
         self.waiting = 0
         self.batch = SHORTEST_BATCH  # how long a ticket is handed on in company
         self.places: dict[TicketId, Place] = {}
@@ -186,6 +187,11 @@ class Engine:
         self._grant = grant = self._grant + (round_trip - self._grant) / 8
         self.batch = min(4 * grant, LONGEST_BATCH) if 4 * grant > SHORTEST_BATCH else SHORTEST_BATCH
 
+    def examine(self) -> None:
+        """Look how the server is set up, where it can tell and somebody wants to know, and report what is not well."""
+        if self.events is not None and isinstance(self.backend, Diagnosing):
+            self.work.own(self.backend.diagnose(), self._examined)
+
     def emit(self, event: Event) -> None:
         if self.events is not None:
             self.events.put(event)
@@ -249,6 +255,12 @@ class Engine:
             answers = [None] * len(asked)
         for (place, _, sent_at, inside), answer in zip(asked, answers, strict=True):
             place.renewed(sent_at, inside, answer)
+
+    def _examined(self, findings: Sequence[Finding] | BackendError) -> None:
+        if not isinstance(findings, BackendError):
+            for found in findings:
+                if found.level != "ok":
+                    self.emit(SetupDoubted(found.what, found.found, found.advice, found.level == "error"))
 
     def _report(self, error: BaseException) -> None:
         self.emit(BackendFailed(repr(error)) if isinstance(error, BackendError) else TaskFailed("work", repr(error)))

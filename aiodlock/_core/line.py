@@ -102,6 +102,7 @@ class GoneWhy(enum.Enum):
     TOO_HEAVY = "heavier than its line"
     BUSY = "not free, and not to queue"
     FULL = "the line has too many tickets"
+    UNCONFIRMED = "too few replicas have it"  # it may stand, and has to leave
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ each of them is believed by these rules alone (design.md, sections 1 and 7):
 
 - what is sent may always be sent again; validity counts from before the send;
 - a late ``Waiting`` moves nothing back;
-- a call counts only over the connection of the last answer, with an epoch above the one told there; otherwise: look;
+- a call counts only over the connection of the last answer, with an epoch above the one told there, and where the
+  backend trusts calls at all; otherwise: look;
 - a join without an answer leaves the id in doubt for good: leaving then buries it.
 """
 
@@ -21,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiodlock._core.fence import LAST_COUNT, fence
-from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
+from aiodlock._core.line import Answer, Called, Gone, GoneWhy, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError
 from aiodlock.events import LeaveUnconfirmed
 
@@ -128,6 +129,11 @@ class Place:
         verb = self.engine.backend.join(self.ticket, queue=self.queue, instead_of=old)
         self.engine.work.see(verb, partial(self._joined, sent_at))
 
+    def join_later(self, failed: Place) -> None:
+        """Send the join after a pause, as one more try of a place that *failed* without a valid answer."""
+        self.asked_since, self.pauses = failed.asked_since, failed.pauses
+        self._plan_retry()
+
     def look(self) -> None:
         """Ask where we stand: by renewing once there was an answer, by joining before it."""
         if self.answered:
@@ -167,7 +173,7 @@ class Place:
         """Hear that we are inside, if that can be believed; otherwise look."""
         if self.state is INSIDE:
             self.hear_company(call.company)
-        elif self.answered and call.via == self.via and call.epoch > self.last:
+        elif self.engine.trusts_calls and self.answered and call.via == self.via and call.epoch > self.last:
             life = self.ticket.waiting_life
             deadline = deadline_of(self.believed_at, life)
             self._enter(call.epoch, life, deadline, self.engine.now(), company=call.company)
@@ -271,7 +277,11 @@ class Place:
         self.unanswered -= 1
         self.engine.measure(now - sent_at)
         self.instead_of = None
-        if self.state is not GONE:
+        if self.state is GONE:
+            return
+        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:
+            self.cohort.unconfirmed(self)
+        else:
             self._hear(sent_at, now, answer)
 
     def _hear(self, sent_at: float, now: float, answer: Answer) -> None:

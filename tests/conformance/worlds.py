@@ -10,31 +10,43 @@ from aiodlock import LockClient
 from aiodlock.backends.base import Backend
 from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.redis import RedisBackend
+from aiodlock.backends.redis.address import Address
+from aiodlock.backends.redis.cluster import ClusterBackend
 from aiodlock.backends.redis.scripts import load
 from aiodlock.testing.conformance import Trouble, World
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import MariaDBServer, Server
+from aiodlock.testing.servers import MariaDBServer, RedisCluster, Server
+from aiodlock.testing.servers.base import HOST
 
 
 class ProxyTrouble:
-    """The network of one client: a fault proxy of its own. *sign*: what the request of a verb is known by."""
+    """The network of one client: a fault proxy of its own in front of each server.
 
-    def __init__(self, proxy: FaultProxy, sign: Callable[[str], bytes]) -> None:
-        self._proxy = proxy
+    *sign* tells what the request of a verb is known by.
+    """
+
+    def __init__(
+        self, *proxies: FaultProxy, sign: Callable[[str], bytes] = lambda verb: load(verb).sha.encode()
+    ) -> None:
+        self._proxies = proxies
         self._sign = sign
 
     def go_down(self) -> None:
-        self._proxy.refuse()
-        self._proxy.reset()
+        for proxy in self._proxies:
+            proxy.refuse()
+            proxy.reset()
 
     def come_back(self) -> None:
-        self._proxy.heal()
+        for proxy in self._proxies:
+            proxy.heal()
 
     def drop_request(self, verb: str, times: int = 1) -> None:
-        self._proxy.drop_request(match=self._sign(verb), times=times)
+        for proxy in self._proxies:
+            proxy.drop_request(match=self._sign(verb), times=times)
 
     def drop_reply(self, verb: str, times: int = 1) -> None:
-        self._proxy.drop_reply(match=self._sign(verb), times=times)
+        for proxy in self._proxies:
+            proxy.drop_reply(match=self._sign(verb), times=times)
 
 
 class ServerWorld(World):
@@ -48,14 +60,6 @@ class ServerWorld(World):
         self._proxies: dict[LockClient, FaultProxy] = {}
         self._stack = ExitStack()
 
-    def backend_at(self, port: int) -> Backend:
-        """Return a backend of the server that listens there: itself, or a proxy in front of it."""
-        raise NotImplementedError
-
-    def sign(self, verb: str) -> bytes:
-        """Return what the request of a verb is known by."""
-        raise NotImplementedError
-
     def connect(self, **settings: Any) -> LockClient:
         port = self._server.port
         proxy = self._stack.enter_context(FaultProxy(port)) if self.needs == "faults" else None
@@ -64,8 +68,12 @@ class ServerWorld(World):
             self._proxies[client] = proxy
         return client
 
+    def backend_at(self, port: int) -> Backend:
+        """Return a backend that reaches the server, or the proxy in front of it, on *port*."""
+        raise NotImplementedError
+
     def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(self._proxies[client], self.sign)
+        return ProxyTrouble(self._proxies[client])
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -78,9 +86,6 @@ class RedisWorld(ServerWorld):
     def backend_at(self, port: int) -> Backend:
         return RedisBackend.from_url(f"redis://127.0.0.1:{port}/0")
 
-    def sign(self, verb: str) -> bytes:
-        return load(verb).sha.encode()
-
 
 class MySQLWorld(ServerWorld):
     """A real MariaDB. A verb takes a few times as long as on Redis, and a machine that is busy shows it."""
@@ -90,5 +95,33 @@ class MySQLWorld(ServerWorld):
     def backend_at(self, port: int) -> Backend:
         return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")
 
-    def sign(self, verb: str) -> bytes:
-        return f"CALL aiodlock_{verb}(".encode()
+    def trouble(self, client: LockClient) -> Trouble:
+        return ProxyTrouble(self._proxies[client], sign=lambda verb: f"CALL aiodlock_{verb}(".encode())
+
+
+class ClusterWorld(World):
+    """A real cluster, real time, and a proxy for each of its servers in front of every client that needs faults."""
+
+    ttl = RedisWorld.ttl
+
+    def __init__(self, cluster: RedisCluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._proxies: dict[LockClient, dict[int, FaultProxy]] = {}
+        self._stack = ExitStack()
+
+    def connect(self, **settings: Any) -> LockClient:
+        if self.needs != "faults":
+            return LockClient(ClusterBackend.from_url(self._cluster.url), **settings)
+        proxies = {node.port: self._stack.enter_context(FaultProxy(node.port)) for node in self._cluster.nodes}
+        seeds = [Address(host=HOST, port=proxy.port) for proxy in proxies.values()]
+        client = LockClient(ClusterBackend(seeds, remap=lambda spot: (HOST, proxies[spot[1]].port)), **settings)
+        self._proxies[client] = proxies
+        return client
+
+    def trouble(self, client: LockClient) -> Trouble:
+        return ProxyTrouble(*self._proxies[client].values())
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._stack.close()
