@@ -39,6 +39,7 @@ _HOMES = {
     "rediss+cluster": _CLUSTER,
     "rediss+sentinel": _SENTINEL,
     "unix": _REDIS,
+    "zk": _Home("aiodlock.backends.zookeeper.backend", "ZooKeeperBackend", "zookeeper"),
 }
 
 

@@ -7,8 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiodlock.testing.conformance import CHECKS, MemoryWorld, World
-from aiodlock.testing.servers import MariaDBServer, RedisCluster, RedisServer, require
-from tests.conformance.worlds import ClusterWorld, MySQLWorld, RedisWorld
+from aiodlock.testing.servers import (
+    MariaDBServer,
+    RedisCluster,
+    RedisServer,
+    ZooKeeperEnsemble,
+    ZooKeeperServer,
+    require,
+)
+from tests.conformance.worlds import ClusterWorld, MySQLWorld, RedisWorld, ZooKeeperWorld
 
 
 @pytest.fixture(scope="session")
@@ -26,9 +33,23 @@ def redis_cluster() -> Iterator[RedisCluster]:
 
 
 @pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[ZooKeeperServer]:
+    require(ZooKeeperServer)
+    with ZooKeeperServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MariaDBServer]:
     require(MariaDBServer)
     with MariaDBServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def zookeeper_ensemble() -> Iterator[ZooKeeperEnsemble]:
+    require(ZooKeeperServer)
+    with ZooKeeperEnsemble() as running:
         yield running
 
 
@@ -38,11 +59,14 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "redis": lambda request: RedisWorld(request.getfixturevalue("redis_server")),
     "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster")),
     "mysql": lambda request: MySQLWorld(request.getfixturevalue("mariadb_server")),
+    "zookeeper": lambda request: ZooKeeperWorld([request.getfixturevalue("zookeeper_server")]),
+    "zookeeper-3": lambda request: ZooKeeperWorld(request.getfixturevalue("zookeeper_ensemble").nodes),
 }
 
 
 # Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
-LONG = {"cluster", "mysql"}
+LONG = {"cluster", "mysql", "zookeeper"}
+ALL_LONG = {"zookeeper-3"}
 SHORT = {
     *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
     *(
@@ -63,7 +87,8 @@ SHORT = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         facts = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if facts.get("backend") in LONG and "check" in facts and facts["check"].name not in SHORT:
+        backend, check = facts.get("backend"), facts.get("check")
+        if backend in ALL_LONG or (backend in LONG and check and check.name not in SHORT):
             item.add_marker(pytest.mark.long)
 
 

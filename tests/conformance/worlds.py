@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,21 +14,24 @@ from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.cluster import ClusterBackend
 from aiodlock.backends.redis.scripts import load
+from aiodlock.backends.zookeeper import ZooKeeperBackend
 from aiodlock.testing.conformance import Trouble, World
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import MariaDBServer, RedisCluster, Server
+from aiodlock.testing.servers import MariaDBServer, RedisCluster, Server, ZooKeeperServer
 from aiodlock.testing.servers.base import HOST
+
+
+def _sha(verb: str) -> bytes:
+    return load(verb).sha.encode()
 
 
 class ProxyTrouble:
     """The network of one client: a fault proxy of its own in front of each server.
 
-    *sign* tells what the request of a verb is known by.
+    *sign*: what the request of a verb is known by.
     """
 
-    def __init__(
-        self, *proxies: FaultProxy, sign: Callable[[str], bytes] = lambda verb: load(verb).sha.encode()
-    ) -> None:
+    def __init__(self, *proxies: FaultProxy, sign: Callable[[str], bytes | Callable[[bytes], bool]]) -> None:
         self._proxies = proxies
         self._sign = sign
 
@@ -60,6 +64,14 @@ class ServerWorld(World):
         self._proxies: dict[LockClient, FaultProxy] = {}
         self._stack = ExitStack()
 
+    def backend_at(self, port: int) -> Backend:
+        """Return a backend of the server that listens there: itself, or a proxy in front of it."""
+        raise NotImplementedError
+
+    def sign(self, verb: str) -> bytes:
+        """Return what the request of a verb is known by."""
+        raise NotImplementedError
+
     def connect(self, **settings: Any) -> LockClient:
         port = self._server.port
         proxy = self._stack.enter_context(FaultProxy(port)) if self.needs == "faults" else None
@@ -68,12 +80,8 @@ class ServerWorld(World):
             self._proxies[client] = proxy
         return client
 
-    def backend_at(self, port: int) -> Backend:
-        """Return a backend that reaches the server, or the proxy in front of it, on *port*."""
-        raise NotImplementedError
-
     def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(self._proxies[client])
+        return ProxyTrouble(self._proxies[client], sign=self.sign)
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -86,17 +94,8 @@ class RedisWorld(ServerWorld):
     def backend_at(self, port: int) -> Backend:
         return RedisBackend.from_url(f"redis://127.0.0.1:{port}/0")
 
-
-class MySQLWorld(ServerWorld):
-    """A real MariaDB. A verb takes a few times as long as on Redis, and a machine that is busy shows it."""
-
-    ttl = 2.0
-
-    def backend_at(self, port: int) -> Backend:
-        return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")
-
-    def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(self._proxies[client], sign=lambda verb: f"CALL aiodlock_{verb}(".encode())
+    def sign(self, verb: str) -> bytes:
+        return _sha(verb)
 
 
 class ClusterWorld(World):
@@ -120,7 +119,69 @@ class ClusterWorld(World):
         return client
 
     def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(*self._proxies[client].values())
+        return ProxyTrouble(*self._proxies[client].values(), sign=_sha)
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._stack.close()
+
+
+class MySQLWorld(ServerWorld):
+    """A real MariaDB. A verb takes a few times as long as on Redis, and a machine that is busy shows it."""
+
+    ttl = 2.0
+
+    def backend_at(self, port: int) -> Backend:
+        return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")
+
+    def sign(self, verb: str) -> bytes:
+        return f"CALL aiodlock_{verb}(".encode()
+
+
+# What a verb asks of ZooKeeper: to create (in one step with something else as well), to delete, to set.
+_OPCODES = {"join": {14, 15}, "leave": {2}, "latch": {5}}
+
+
+def _asks_for(verb: str) -> Callable[[bytes], bool]:
+    return lambda chunk: not _OPCODES[verb].isdisjoint(_opcodes(chunk))
+
+
+def _opcodes(chunk: bytes) -> Iterator[int]:
+    at = 0
+    while at + 12 <= len(chunk):
+        size, _, opcode = struct.unpack_from("!iii", chunk, at)
+        yield opcode
+        at += 4 + size
+
+
+class ZooKeeperWorld(World):
+    """A real ZooKeeper of one node or three, real time, and proxies where a check needs faults.
+
+    A lease is the session. Where clients die it is as short as a lease of the suite; elsewhere it is longer than all of
+    them, and each is kept by its client.
+    """
+
+    def __init__(self, nodes: Sequence[ZooKeeperServer]) -> None:
+        super().__init__()
+        self._nodes = nodes
+        self._proxies: dict[LockClient, list[FaultProxy]] = {}
+        self._stack = ExitStack()
+
+    @property
+    def ttl(self) -> float:  # type: ignore[override]
+        return 2.0 if self.needs == "faults" else 1.2
+
+    def connect(self, **settings: Any) -> LockClient:
+        faulty = self.needs == "faults"
+        proxies = [self._stack.enter_context(FaultProxy(node.port)) for node in self._nodes if faulty]
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in proxies or self._nodes)
+        backend = ZooKeeperBackend.from_url(f"zk://{hosts}/aiodlock", session=self.ttl if faulty else 40.0, tick=0.2)
+        client = LockClient(backend, **settings)
+        self._proxies[client] = proxies
+        return client
+
+    def trouble(self, client: LockClient) -> Trouble:
+        return ProxyTrouble(*self._proxies[client], sign=_asks_for)
 
     async def aclose(self) -> None:
         await super().aclose()

@@ -16,6 +16,7 @@ __all__ = [
 COMMANDS = (
     *("ping", "hello", "select", "evalsha", "script|load", "scan", "subscribe", "publish"),
     *("time", "hget", "hmget", "hset", "hdel", "del", "pexpireat"),
+    *("hexists", "hscan", "persist", "zadd", "zrem", "zrangebyscore", "xadd", "xdel", "xrange", "xtrim"),  # stock
 )
 CLUSTER_COMMANDS = (
     *(name for name in COMMANDS if name not in ("select", "subscribe", "publish")),
@@ -23,7 +24,7 @@ CLUSTER_COMMANDS = (
 )
 CONFIRMING = ("wait",)  # for min_replicas
 LOOKING = ("info", "config|get")  # for all that `aiodlock doctor` can see
-WATCHING = ("ping", "hello", "subscribe", "sentinel|master", "sentinel|get-master-addr-by-name")  # of a sentinel
+WATCHING = ("hello", "subscribe", "sentinel|master", "sentinel|get-master-addr-by-name")  # of a sentinel
 
 
 def acl_line(

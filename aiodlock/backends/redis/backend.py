@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from aiodlock._core.line import Answer, LineId, Row, Ticket, TicketId, tombstone_life
+from aiodlock._core.line import Answer, LineId, Row, Ticket, TicketId, tombstone_life, waiting_life
+from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.batches import Batch
@@ -31,6 +33,7 @@ from aiodlock.backends.redis.scripts import (
     to_int,
     to_none,
 )
+from aiodlock.backends.redis.stock import RedisStockroom
 from aiodlock.backends.redis.wire import Decode, Link
 from aiodlock.errors import BackendUnavailableError
 from aiodlock.policy import check_count
@@ -58,8 +61,8 @@ class _Heads(NamedTuple):
 class Lines:
     """One client's lines in Redis: every verb, over whatever *route* leads to them."""
 
-    def __init__(self, route: Route, calls: Calls, *, address: str, trusts_calls: bool = True) -> None:
-        self.capabilities = Capabilities(pushes=calls.pushes, trusts_calls=trusts_calls)
+    def __init__(self, route: Route, calls: Calls, *, address: str) -> None:
+        self.capabilities = Capabilities(pushes=calls.pushes)
         self.address = address
         self._route = route
         self._calls = calls
@@ -84,14 +87,16 @@ class Lines:
         way = _QUEUE if queue else _AT_ONCE
         if instead_of is not None:
             way = bulk(int(queue)) + bulk(instead_of)
-        policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.waiting_life, ticket.owner)
-        heads = self._heads(ticket.line)
-        return self._grant(heads.key, b"".join((heads.join, bulk(ticket.id), way, policy)), to_answer, _JOIN.load)
+        policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.owner)
+        heads, ticket_id = self._heads(ticket.line), ticket.id.encode()
+        payload = b"%b$%d\r\n%b\r\n%b%b" % (heads.join, len(ticket_id), ticket_id, way, policy)
+        return self._grant(heads.key, payload, to_answer, _JOIN.load)
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = bulk(micros(tombstone_life(ticket.ttl))) if bury else _NOT_BURIED
-        heads = self._heads(ticket.line)
-        return self._send(heads.key, b"".join((heads.leave, bulk(ticket.id), remembered)), to_none, _LEAVE.load)
+        heads, ticket_id = self._heads(ticket.line), ticket.id.encode()
+        payload = b"%b$%d\r\n%b\r\n%b" % (heads.leave, len(ticket_id), ticket_id, remembered)
+        return self._send(heads.key, payload, to_none, _LEAVE.load)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         batch = Batch(tickets)
@@ -134,9 +139,9 @@ class Lines:
         packed, channel = bulk(key), bulk(self._route.channel(key))
         return _Heads(key, _JOIN_HEAD + packed + bulk(clear) + channel, _LEAVE_HEAD + packed + channel)
 
-    def _pack_policy(self, weight: int, size: int, ttl: float, life: float, owner: str) -> bytes:
+    def _pack_policy(self, weight: int, size: int, ttl: float, owner: str) -> bytes:
         owner = owner.replace("\0", "")  # would end a string in the record
-        parts = (weight, size, micros(ttl), micros(life), owner, self.capabilities.most_tickets)
+        parts = (weight, size, micros(ttl), micros(waiting_life(ttl)), owner, self.capabilities.most_tickets)
         return b"".join(bulk(part) for part in parts)
 
 
@@ -174,7 +179,9 @@ class RedisBackend(Lines):
             self._nodes.append(Node(address, name=name, greet=_expect_master, patience=patience))
             grants = Confirming(self._nodes[1], replicas=min_replicas, within=patience / 3)
         route = Single(self._nodes, calls, grants)
-        super().__init__(route, calls, address=str(address), trusts_calls=not min_replicas)
+        super().__init__(route, calls, address=str(address))
+        confirmed_only = min_replicas > 0
+        self.capabilities = replace(self.capabilities, trusts_calls=not confirmed_only, stock=not confirmed_only)
 
     @classmethod
     def from_url(
@@ -190,6 +197,9 @@ class RedisBackend(Lines):
         """Return the backend of ``redis://``, ``rediss://`` or ``unix://``."""
         address = Address.from_url(url, unverified=unverified)
         return cls(address, prefix=prefix, pushes=pushes, patience=patience, min_replicas=min_replicas)
+
+    def stock(self, terms: Terms) -> RedisStockroom:
+        return RedisStockroom(self._node, self._keys, terms)
 
     async def diagnose(self) -> Sequence[Finding]:
         return await diagnose(self._node, self._keys, min_replicas=self.min_replicas)
