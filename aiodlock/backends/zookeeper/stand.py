@@ -373,7 +373,7 @@ class Stand:
             self._watch_own()
 
     def _heard_of_own(self, read: asyncio.Future[tuple[bytes, Stat]]) -> None:
-        if read.cancelled() or self.leaving or self.gone:
+        if read.cancelled():
             return
         if error := read.exception():
             if isinstance(error, NoNode):
