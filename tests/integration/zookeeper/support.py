@@ -130,7 +130,9 @@ class Visits:
                 record("inside", **facts, asked=asked, valid_until=valid, fence=hold.fence)
                 while until is not None and not until.is_set():
                     await asyncio.sleep(0.01)
-                    record("renewed", **facts, valid_until=record.now() + hold.remaining)
+                    now, remaining = record.now(), hold.remaining
+                    if remaining > 0:
+                        record("renewed", **facts, valid_until=now + remaining)
                 record("left", **facts)
 
     async def inside(self) -> None:
