@@ -19,7 +19,10 @@ __all__ = [
     "LeaveUnconfirmed",
     "LockAcquired",
     "LockReleased",
+    "SetupDoubted",
     "SizeDiffered",
+    "StockReturned",
+    "StockTaken",
     "TaskFailed",
 ]
 
@@ -93,6 +96,38 @@ class SizeDiffered(Event):
     key: str
     asked: int
     found: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetupDoubted(Event):
+    """The server is set up in a way that does not suit locks: what was looked at, what was found, what to do."""
+
+    name: ClassVar[str] = "setup.doubted"
+    what: str
+    found: str
+    advice: str
+    severe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StockTaken(Event):
+    """An order has its articles; told each time that it was asked for."""
+
+    name: ClassVar[str] = "stock.taken"
+    key: str
+    order: str
+    quantity: int
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class StockReturned(Event):
+    """An order was put back."""
+
+    name: ClassVar[str] = "stock.returned"
+    key: str
+    order: str
+    quantity: int
 
 
 @dataclass(frozen=True, slots=True)

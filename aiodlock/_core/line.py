@@ -39,6 +39,7 @@ __all__ = [
     "admit",
     "deadline_of",
     "tombstone_life",
+    "waiting_life",
 ]
 
 TicketId = NewType("TicketId", str)
@@ -53,7 +54,7 @@ class LineId(NamedTuple):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # facts as well; frozen, making one would cost three times as much
 class Ticket:
     """One stand in a line. The id is chosen by the client before the first send and never used for a second stand."""
 
@@ -66,14 +67,14 @@ class Ticket:
 
     @property
     def waiting_life(self) -> float:
-        return min(self.ttl, WAITING_LIFE)
+        return waiting_life(self.ttl)
 
 
 # --- answers: what the server says to join and renew -------------------------------------------------------
 # `via` numbers the connection an answer or call came over; it grows with every reconnect.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Inside:
     """The ticket is inside for `remaining` seconds more, by the server's clock."""
 
@@ -102,6 +103,7 @@ class GoneWhy(enum.Enum):
     TOO_HEAVY = "heavier than its line"
     BUSY = "not free, and not to queue"
     FULL = "the line has too many tickets"
+    UNCONFIRMED = "too few replicas have it"  # it may stand, and has to leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,11 @@ def admit(size: int, inside: int, waiting: Iterable[int]) -> int:
 def deadline_of(sent_at: float, remaining: float) -> float:
     """Return until when an answer is believed: counted from before its request was sent, less drift."""
     return sent_at + remaining - (remaining * 0.01 + 0.002)
+
+
+def waiting_life(ttl: float) -> float:
+    """Return how long a ticket waits without being renewed."""
+    return min(WAITING_LIFE, ttl)
 
 
 def tombstone_life(ttl: float) -> float:

@@ -8,70 +8,32 @@ from contextlib import ExitStack
 from typing import Any
 
 from aiodlock import LockClient
+from aiodlock.backends.base import Backend
+from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.redis import RedisBackend
+from aiodlock.backends.redis.address import Address
+from aiodlock.backends.redis.cluster import ClusterBackend
 from aiodlock.backends.redis.scripts import load
 from aiodlock.backends.zookeeper import ZooKeeperBackend
 from aiodlock.testing.conformance import Trouble, World
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import RedisServer, ZooKeeperServer
+from aiodlock.testing.servers import MariaDBServer, RedisCluster, Server, ZooKeeperServer
+from aiodlock.testing.servers.base import HOST
+
+
+def _sha(verb: str) -> bytes:
+    return load(verb).sha.encode()
 
 
 class ProxyTrouble:
-    """The network of one client: a fault proxy of its own."""
+    """The network of one client: a fault proxy of its own in front of each server.
 
-    def __init__(self, proxy: FaultProxy) -> None:
-        self._proxy = proxy
+    *sign*: what the request of a verb is known by.
+    """
 
-    def go_down(self) -> None:
-        self._proxy.refuse()
-        self._proxy.reset()
-
-    def come_back(self) -> None:
-        self._proxy.heal()
-
-    def drop_request(self, verb: str, times: int = 1) -> None:
-        self._proxy.drop_request(match=load(verb).sha.encode(), times=times)
-
-    def drop_reply(self, verb: str, times: int = 1) -> None:
-        self._proxy.drop_reply(match=load(verb).sha.encode(), times=times)
-
-
-class RedisWorld(World):
-    """A real Redis, real time, and a proxy in front of every client of a check that needs faults."""
-
-    ttl = 1.2  # a busy machine stops a process for some tenths of a second
-
-    def __init__(self, server: RedisServer) -> None:
-        super().__init__()
-        self._redis = server
-        self._proxies: dict[LockClient, FaultProxy] = {}
-        self._stack = ExitStack()
-
-    def connect(self, **settings: Any) -> LockClient:
-        port = self._redis.port
-        proxy = self._stack.enter_context(FaultProxy(port)) if self.needs == "faults" else None
-        url = f"redis://127.0.0.1:{proxy.port if proxy else port}/0"
-        client = LockClient(RedisBackend.from_url(url), **settings)
-        if proxy:
-            self._proxies[client] = proxy
-        return client
-
-    def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(self._proxies[client])
-
-    async def aclose(self) -> None:
-        await super().aclose()
-        self._stack.close()
-
-
-class ZooKeeperTrouble:
-    """The network of one client: a proxy of its own before each server."""
-
-    # What a verb asks of the server: to create (in one step with something else as well), to delete, to set.
-    OPCODES = {"join": {14, 15}, "leave": {2}, "latch": {5}}
-
-    def __init__(self, proxies: Sequence[FaultProxy]) -> None:
+    def __init__(self, *proxies: FaultProxy, sign: Callable[[str], bytes | Callable[[bytes], bool]]) -> None:
         self._proxies = proxies
+        self._sign = sign
 
     def go_down(self) -> None:
         for proxy in self._proxies:
@@ -84,14 +46,104 @@ class ZooKeeperTrouble:
 
     def drop_request(self, verb: str, times: int = 1) -> None:
         for proxy in self._proxies:
-            proxy.drop_request(match=self._is(verb), times=times)
+            proxy.drop_request(match=self._sign(verb), times=times)
 
     def drop_reply(self, verb: str, times: int = 1) -> None:
         for proxy in self._proxies:
-            proxy.drop_reply(match=self._is(verb), times=times)
+            proxy.drop_reply(match=self._sign(verb), times=times)
 
-    def _is(self, verb: str) -> Callable[[bytes], bool]:
-        return lambda chunk: not self.OPCODES[verb].isdisjoint(_opcodes(chunk))
+
+class ServerWorld(World):
+    """A real server, real time, and a proxy in front of every client of a check that needs faults."""
+
+    ttl = 1.2  # a busy machine stops a process for some tenths of a second
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._server = server
+        self._proxies: dict[LockClient, FaultProxy] = {}
+        self._stack = ExitStack()
+
+    def backend_at(self, port: int) -> Backend:
+        """Return a backend of the server that listens there: itself, or a proxy in front of it."""
+        raise NotImplementedError
+
+    def sign(self, verb: str) -> bytes:
+        """Return what the request of a verb is known by."""
+        raise NotImplementedError
+
+    def connect(self, **settings: Any) -> LockClient:
+        port = self._server.port
+        proxy = self._stack.enter_context(FaultProxy(port)) if self.needs == "faults" else None
+        client = LockClient(self.backend_at(proxy.port if proxy else port), **settings)
+        if proxy:
+            self._proxies[client] = proxy
+        return client
+
+    def trouble(self, client: LockClient) -> Trouble:
+        return ProxyTrouble(self._proxies[client], sign=self.sign)
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._stack.close()
+
+
+class RedisWorld(ServerWorld):
+    """A real Redis."""
+
+    def backend_at(self, port: int) -> Backend:
+        return RedisBackend.from_url(f"redis://127.0.0.1:{port}/0")
+
+    def sign(self, verb: str) -> bytes:
+        return _sha(verb)
+
+
+class ClusterWorld(World):
+    """A real cluster, real time, and a proxy for each of its servers in front of every client that needs faults."""
+
+    ttl = RedisWorld.ttl
+
+    def __init__(self, cluster: RedisCluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._proxies: dict[LockClient, dict[int, FaultProxy]] = {}
+        self._stack = ExitStack()
+
+    def connect(self, **settings: Any) -> LockClient:
+        if self.needs != "faults":
+            return LockClient(ClusterBackend.from_url(self._cluster.url), **settings)
+        proxies = {node.port: self._stack.enter_context(FaultProxy(node.port)) for node in self._cluster.nodes}
+        seeds = [Address(host=HOST, port=proxy.port) for proxy in proxies.values()]
+        client = LockClient(ClusterBackend(seeds, remap=lambda spot: (HOST, proxies[spot[1]].port)), **settings)
+        self._proxies[client] = proxies
+        return client
+
+    def trouble(self, client: LockClient) -> Trouble:
+        return ProxyTrouble(*self._proxies[client].values(), sign=_sha)
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._stack.close()
+
+
+class MySQLWorld(ServerWorld):
+    """A real MariaDB. A verb takes a few times as long as on Redis, and a machine that is busy shows it."""
+
+    ttl = 2.0
+
+    def backend_at(self, port: int) -> Backend:
+        return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")
+
+    def sign(self, verb: str) -> bytes:
+        return f"CALL aiodlock_{verb}(".encode()
+
+
+# What a verb asks of ZooKeeper: to create (in one step with something else as well), to delete, to set.
+_OPCODES = {"join": {14, 15}, "leave": {2}, "latch": {5}}
+
+
+def _asks_for(verb: str) -> Callable[[bytes], bool]:
+    return lambda chunk: not _OPCODES[verb].isdisjoint(_opcodes(chunk))
 
 
 def _opcodes(chunk: bytes) -> Iterator[int]:
@@ -129,7 +181,7 @@ class ZooKeeperWorld(World):
         return client
 
     def trouble(self, client: LockClient) -> Trouble:
-        return ZooKeeperTrouble(self._proxies[client])
+        return ProxyTrouble(*self._proxies[client], sign=_asks_for)
 
     async def aclose(self) -> None:
         await super().aclose()

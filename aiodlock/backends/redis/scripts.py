@@ -11,7 +11,19 @@ from typing import Any
 
 from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, LineId, Row, TicketId, Waiting
 
-__all__ = ["Script", "bulk", "command", "load", "micros", "to_answer", "to_answers", "to_int", "to_none", "to_row"]
+__all__ = [
+    "Script",
+    "bulk",
+    "command",
+    "load",
+    "micros",
+    "to_answer",
+    "to_answers",
+    "to_hello",
+    "to_int",
+    "to_none",
+    "to_row",
+]
 
 _INCLUDE = re.compile(r"^--#include (\w+\.lua)$", re.MULTILINE)
 _WHY = {
@@ -41,7 +53,7 @@ def micros(seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script over one key, and how it is called."""
+    """A script over one key or a few of one slot, and how it is called."""
 
     name: str
     text: str
@@ -52,9 +64,9 @@ class Script:
     def of(cls, name: str, text: str) -> Script:
         return cls(name, text, hashlib.sha1(text.encode()).hexdigest(), command("SCRIPT", "LOAD", text))
 
-    def head(self, arguments: int) -> bytes:
-        """Return the packed beginning of a call; the key and so many arguments follow."""
-        return b"*%d\r\n%b" % (4 + arguments, bulk("EVALSHA") + bulk(self.sha) + bulk(1))
+    def head(self, arguments: int, *, keys: int = 1) -> bytes:
+        """Return the packed beginning of a call; so many keys and arguments follow."""
+        return b"*%d\r\n%b" % (3 + keys + arguments, bulk("EVALSHA") + bulk(self.sha) + bulk(keys))
 
 
 @cache
@@ -93,6 +105,11 @@ def to_answers(reply: Any, via: int) -> list[Answer]:
 def to_int(reply: Any, via: int) -> int:
     """Decode a number."""
     return int(reply)
+
+
+def to_hello(reply: Any, via: int) -> str:
+    """Decode the role of a server that was greeted; a sentinel has none, and says so by its mode."""
+    return str(reply.get(b"role", reply[b"mode"]).decode())
 
 
 def to_none(reply: Any, via: int) -> None:
