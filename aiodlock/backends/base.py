@@ -29,6 +29,7 @@ class Capabilities:
     pushes: bool = True  # calls arrive by themselves; otherwise the engine looks
     shared: bool = True  # other processes see the same lines
     most_tickets: int = 1_000_000  # per line
+    ordered: bool = True  # whoever asked first is first; otherwise nothing is fair
 
 
 class Backend(Protocol):

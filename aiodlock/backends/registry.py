@@ -32,6 +32,7 @@ _HOMES = {
     "redis+cluster": _CLUSTER,
     "rediss": _REDIS,
     "rediss+cluster": _CLUSTER,
+    "redlock": _Home("aiodlock.backends.redis.redlock", "RedlockBackend", "redis"),
     "unix": _REDIS,
 }
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiodlock.testing.conformance import CHECKS, MemoryWorld, World
-from aiodlock.testing.servers import RedisCluster, RedisServer, require
-from tests.conformance.worlds import ClusterWorld, RedisWorld
+from aiodlock.testing.servers import IndependentMasters, RedisCluster, RedisServer, require
+from tests.conformance.worlds import ClusterWorld, RedisWorld, RedlockWorld
 
 
 @pytest.fixture(scope="session")
@@ -25,16 +25,24 @@ def redis_cluster() -> Iterator[RedisCluster]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def redis_masters() -> Iterator[IndependentMasters]:
+    require(RedisServer)
+    with IndependentMasters() as running:
+        yield running
+
+
 # A further backend is one more entry: what to do with pytest's request to get a world of it.
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "memory": lambda request: MemoryWorld(),
     "redis": lambda request: RedisWorld(request.getfixturevalue("redis_server")),
-    "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster")),
+    "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster").nodes),
+    "redlock": lambda request: RedlockWorld(request.getfixturevalue("redis_masters").nodes),
 }
 
 
 # Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
-LONG = {"cluster"}
+LONG = {"cluster", "redlock"}
 SHORT = {
     *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
     *(

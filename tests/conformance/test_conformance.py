@@ -23,6 +23,7 @@ EXPECTED = {
     "memory": Capabilities(kinds=ALL_KINDS, pushes=True, shared=False, most_tickets=1_000_000),
     "redis": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
     "cluster": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
+    "redlock": Capabilities(kinds=frozenset({"lock", "rwlock"}), pushes=False, shared=True, ordered=False),
 }
 
 every_check = pytest.mark.parametrize("check", CHECKS, ids=repr)

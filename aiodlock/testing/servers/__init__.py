@@ -13,11 +13,13 @@ Calls block until what they say is true; in a test on a loop that must go on mea
 
 from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError, free_ports
 from aiodlock.testing.servers.cluster import ClusterNode, RedisCluster
+from aiodlock.testing.servers.independent import IndependentMasters
 from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.require import require
 
 __all__ = [
     "ClusterNode",
+    "IndependentMasters",
     "MissingServerError",
     "RedisCluster",
     "RedisServer",
