@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from aiodlock.testing.conformance import CHECKS, MemoryWorld, World
 from aiodlock.testing.servers import IndependentMasters, RedisCluster, RedisServer, require
+from tests.conformance.cannot import CANNOT
 from tests.conformance.worlds import ClusterWorld, RedisWorld, RedlockWorld
 
 
@@ -60,11 +62,29 @@ SHORT = {
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a backend does not promise, and put off what is long."""
+    left_out = {item for item in items if _check_of(item) in _promised_by_none_of(item)}
     for item in items:
-        facts = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if facts.get("backend") in LONG and "check" in facts and facts["check"].name not in SHORT:
+        if _facts(item).get("backend") in LONG and _check_of(item) not in {None, *SHORT}:
             item.add_marker(pytest.mark.long)
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _facts(item: pytest.Item) -> dict[str, Any]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+
+
+def _check_of(item: pytest.Item) -> str | None:
+    check = _facts(item).get("check")
+    return check.name if check is not None else None
+
+
+def _promised_by_none_of(item: pytest.Item) -> set[str]:
+    reasons = CANNOT.get(_facts(item).get("backend", ""), {})
+    return {name for names in reasons.values() for name in names}
 
 
 @pytest.fixture(params=WORLDS)

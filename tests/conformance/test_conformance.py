@@ -16,6 +16,7 @@ from aiodlock.backends.base import Capabilities
 from aiodlock.backends.memory import MemoryBackend, MemoryServer
 from aiodlock.testing import LoopClock
 from aiodlock.testing.conformance import CHECKS, Check, MemoryWorld, World, run
+from tests.conformance.cannot import CANNOT
 
 # What each backend declares, written down a second time: a lost capability fails here instead of being skipped.
 ALL_KINDS = frozenset({"lock", "rwlock", "semaphore", "latch"})
@@ -44,6 +45,14 @@ def test_a_backend_can_do_what_the_table_says(backend: str, world: World) -> Non
 
     run(Check(ask), world)
     assert found == [EXPECTED[backend]]
+
+
+@pytest.mark.parametrize("backend", CANNOT)
+def test_what_is_left_out_is_known(backend: str) -> None:
+    """A check that was renamed is not left out by its old name, and none has two reasons."""
+    names = [name for names in CANNOT[backend].values() for name in names]
+    assert len(set(names)) == len(names)
+    assert set(names) <= {check.name for check in CHECKS}
 
 
 def test_names_are_unique_and_every_check_says_what_it_proves() -> None:

@@ -11,6 +11,7 @@ later majority shares a server with it, and is told a larger one.
 from __future__ import annotations
 
 import asyncio
+import glob
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ from aiodlock._core.line import (
     TicketGone,
     TicketId,
     Waiting,
+    tombstone_life,
 )
 from aiodlock.backends.base import Capabilities, OnCall
 from aiodlock.backends.redis.address import Address
@@ -142,25 +144,46 @@ class RedlockBackend:
             return await self._try(stand, queue=queue)
 
     async def leave(self, ticket: Ticket, *, bury: bool = False) -> None:
-        """Leave everywhere; done when a majority has confirmed it. Whoever hung up at the bell is told."""
+        """Leave everywhere; done when a majority has confirmed it. Whoever hung up at the bell is told.
+
+        A buried id is remembered here: each try is buried where it may still arrive.
+        """
         stand = self._stands.get(ticket.id)
-        if stand is not None:
-            stand.is_over = True
-            stand.forget_hint()
-            if not stand.tries:
-                del self._stands[ticket.id]
-                return
+        if stand is None and not bury:
+            await self._leave_others(ticket)
+            return
+        stand = stand or self._stands.setdefault(ticket.id, Stand(ticket))
+        stand.is_over = True
+        stand.forget_hint()
+        if stand.tries:
             self._pay_debts(stand)
-        one = ticket if stand is None else replace(ticket, id=stand.current)
-        doubt = stand.doubt if stand is not None else ()
-        asked = {n: m.leave(one, bury=bury or n in doubt) for n, m in enumerate(self._masters)}
+            await self._leave_everywhere(stand)
+        if bury:
+            self._forget_later(ticket.id, tombstone_life(ticket.ttl))
+        else:
+            self._stands.pop(ticket.id, None)
+
+    async def _leave_everywhere(self, stand: Stand) -> None:
+        one = replace(stand.ticket, id=stand.current)
+        asked = {n: master.leave(one, bury=n in stand.doubt) for n, master in enumerate(self._masters)}
         for master in self._masters:
-            master.ring(ticket.line)
-        votes = await self._ask(asked, ticket, lambda votes: len(_heard(votes)) >= self._majority)
-        if len(heard := _heard(votes)) < self._majority:
-            self._ended.append((asyncio.get_running_loop().time() + ticket.ttl, ticket.id))
+            master.ring(one.line)
+        heard = _heard(await self._ask(asked, one, lambda votes: len(_heard(votes)) >= self._majority))
+        if len(heard) < self._majority:
+            self._forget_later(stand.ticket.id, stand.ticket.ttl)
             raise self._too_few(heard)
-        self._stands.pop(ticket.id, None)
+
+    async def _leave_others(self, ticket: Ticket) -> None:
+        """Make a ticket of another client leave, by whatever ids its tries have."""
+
+        async def leave(master: Master) -> None:
+            for row in await master.inspect(ticket.line.kind, glob.escape(ticket.line.key)):
+                if ticket.id == base_id(row.id):
+                    await master.leave(replace(ticket, id=row.id))
+            master.ring(ticket.line)
+
+        asked = {number: leave(master) for number, master in enumerate(self._masters)}
+        self._quorum(await gather_votes(asked, _never, limit=self._limit), ticket.line.key)
 
     async def renew(self, tickets: Sequence[Ticket]) -> Sequence[Answer | None]:
         """Renew what is inside, and try again for what is not; each has its answer from a majority, or none."""
@@ -186,7 +209,7 @@ class RedlockBackend:
         tables = self._quorum(votes, pattern)
         found: dict[TicketId, list[Row]] = {}
         for row in (row for rows in tables for row in rows):
-            found.setdefault(row.id, []).append(row)
+            found.setdefault(row.id, []).append(replace(row, id=base_id(row.id)))
         return [self._agreed(rows) for rows in found.values() if len(rows) >= self._majority]
 
     async def change_weight(self, ticket: Ticket, weight: int) -> Answer:
@@ -196,6 +219,8 @@ class RedlockBackend:
         one = replace(ticket, id=stand.current)
         asked = {n: self._masters[n].change_weight(one, weight) for n in stand.left_of(len(self._masters))}
         answer = self._judge(stand, await self._ask(asked, ticket, self._is_enough_inside))
+        for master in self._masters:
+            master.ring(ticket.line)
         return answer if answer is not None else self._fail(ticket)
 
     async def change_size(self, line: LineId, size: int) -> None:
@@ -347,6 +372,9 @@ class RedlockBackend:
         raise BackendUnavailableError(
             f"{ticket.line.key!r}: too many of {len(self._masters)} servers are silent to tell"
         )
+
+    def _forget_later(self, id_: TicketId, seconds: float) -> None:
+        self._ended.append((asyncio.get_running_loop().time() + seconds, id_))
 
     def _forget_ended(self) -> None:
         now = asyncio.get_running_loop().time()
