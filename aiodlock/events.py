@@ -19,6 +19,7 @@ __all__ = [
     "LeaveUnconfirmed",
     "LockAcquired",
     "LockReleased",
+    "SetupDoubted",
     "SizeDiffered",
     "TaskFailed",
 ]
@@ -93,6 +94,17 @@ class SizeDiffered(Event):
     key: str
     asked: int
     found: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetupDoubted(Event):
+    """The server is set up in a way that does not suit locks: what was looked at, what was found, what to do."""
+
+    name: ClassVar[str] = "setup.doubted"
+    what: str
+    found: str
+    advice: str
+    severe: bool
 
 
 @dataclass(frozen=True, slots=True)

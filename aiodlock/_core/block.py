@@ -10,13 +10,11 @@ import asyncio
 
 import anyio.lowlevel
 
-from aiodlock._core.cancel import finish
+from aiodlock._core.leaving import see_off
 from aiodlock._core.ownership import RELEASED, Ownership, Task
 from aiodlock.errors import LockLostError
 
-__all__ = ["GRACE", "Block"]
-
-GRACE = 1.0  # how long a release waits for the server; then it goes on in the background
+__all__ = ["Block"]
 
 
 class Block(Ownership):
@@ -41,7 +39,7 @@ class Block(Ownership):
         if is_lost:
             await self._let_out(error, was_outermost=was_outermost)
         elif left is not None:
-            await finish(left, within=GRACE)
+            await see_off(self._place, left)
 
     def _close_block(self) -> tuple[asyncio.Future[None] | None, bool]:
         """Release; return what there is to wait for on the server, and whether a loss has to be let out."""

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aiodlock._core.fence import LAST_COUNT
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket
 from aiodlock._core.ownership import LEASE_ENDED, RELEASED
@@ -54,8 +53,9 @@ class Cohort:
         self.policy = policy
         self.size = shape.size
         self._hold = shape.hold
-        self.most = max(1, shape.size // shape.weight) if policy.shares else 1
+        self.most = self._at_most(shape.size)
         self.renews = policy.renew
+        self._linger = policy.linger
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
         self.key: tuple[object, ...] = ()  # the engine's
@@ -80,7 +80,7 @@ class Cohort:
 
     def grab(self) -> Hold | None:
         """Enter at once where a place of ours is free and nobody waits for it."""
-        if self.open and not self.live:
+        if self.open and not (self.waiters and self.live):
             place, now = self.open[-1], self.engine.now()
             if now < place.until:
                 return self._hand_out(place, now)
@@ -92,7 +92,7 @@ class Cohort:
         if engine.waiting >= engine.most_waiters:
             raise engine.too_many(self.line)
         engine.waiting += 1
-        waiter: Waiter = asyncio.Future(loop=engine.loop)
+        waiter: Waiter = asyncio.Future()
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
@@ -137,7 +137,7 @@ class Cohort:
             own._end(self.engine.now())
 
     def pass_on(self, hold: Hold) -> bool:
-        """Release *hold* to the next local task, if there is one and the place may be handed on.
+        """Release *hold* without the server: to the next local task, or to whoever comes; return whether that may be.
 
         This is the whole of a contended release, written out: no round trip, one look at the clock.
         """
@@ -150,14 +150,18 @@ class Cohort:
             if not waiter.done():
                 engine.waiting -= 1
                 hold._state = RELEASED
-                place.count = count = place.count + 1
-                own = self._hold(self, place, count, now)
+                place.fence = fence = place.fence + 1
+                own = self._hold(self, place, fence, now)
                 place.holds = (own,)
-                if count == LAST_COUNT or engine.is_loud:
+                if fence == place.last_fence or engine.is_loud:
                     self._mark_rare(own)
                 waiter.set_result(own)
                 return True
             self.dead -= 1
+        if self._linger and not place.company:
+            hold._state, place.holds = RELEASED, ()
+            self._keep(place, now)
+            return True
         return False
 
     def give_back(self, hold: Hold, now: float) -> asyncio.Future[None] | None:
@@ -187,12 +191,13 @@ class Cohort:
     def serve(self, place: Place, now: float) -> None:
         """Hand a fresh place to the first who waits."""
         place.served = True
-        attempt = None if self.live else self.next_attempt()
+        attempt = self.next_attempt() if self.tries and not self.live else None
         if attempt is None:
             self._serve_next(place, now)
         else:
             attempt.set_result(self._own(place, now))
-        self._answer_tries()
+        if self.tries:
+            self._answer_tries()
         self.balance()
 
     def told_to_wait(self, holder: str | None) -> None:
@@ -215,6 +220,15 @@ class Cohort:
         self._answer_tries()
         if why is GoneWhy.BUSY and isinstance(self.policy.waiting, Retry) and self.live:
             self._plan_retry(self.policy.waiting)
+        else:
+            self.balance()
+
+    def unconfirmed(self, place: Place) -> None:
+        """Hear that too few replicas know of a ticket: it leaves, and another stands in its stead after a pause."""
+        self.standing.pop(place, None)
+        place.leave()
+        if len(self.standing) < self.wanted:
+            self._stand(after=place)
         else:
             self.balance()
 
@@ -282,11 +296,13 @@ class Cohort:
                 place.asked_to_go = True
                 place.set_until()
         self.size = size
-        if self.policy.shares:
-            self.most = max(1, size // self.shape.weight)
+        self.most = self._at_most(size)
         self.balance()
 
     # --- inner -------------------------------------------------------------------------------------------------
+
+    def _at_most(self, size: int) -> int:
+        return max(1, size // self.shape.weight) if self.policy.shares else 1
 
     @property
     def wanted(self) -> int:
@@ -295,13 +311,24 @@ class Cohort:
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
+        if not (self.waiters or self.tries):
+            self._rest()
+            return
         wanted = self.wanted
         while len(self.standing) < wanted and self._retry_timer is None:
             self._stand()
         while len(self.standing) > wanted:
             place, _ = self.standing.popitem()
             place.leave()
-        if not (self.live or self.tries or self.standing or self.inside or (self.runs and self.runs.is_busy)):
+        if not self.live and not self.tries:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Have nobody here who waits."""
+        while self.standing:
+            place, _ = self.standing.popitem()
+            place.leave()
+        if not (self.inside or (self.runs and self.runs.is_busy)):
             self.retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:
@@ -327,16 +354,16 @@ class Cohort:
         return seconds
 
     def _own(self, place: Place, now: float) -> Hold:
-        place.count = count = place.count + 1
-        own = self._hold(self, place, count, now)
+        place.fence = fence = place.fence + 1
+        own = self._hold(self, place, fence, now)
         place.holds = (own,)
-        if count == LAST_COUNT or self.engine.is_loud:
+        if fence == place.last_fence or self.engine.is_loud:
             self._mark_rare(own)
         return own
 
     def _mark_rare(self, own: Hold) -> None:
         own._simple = False
-        if own._count == LAST_COUNT:
+        if own.fence == own._place.last_fence:
             own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
@@ -356,15 +383,18 @@ class Cohort:
         return None
 
     def _hand_out(self, place: Place, now: float) -> Hold:
-        self.open.remove(place)
+        self.open.pop()  # it was the last
         return self._own(place, now)
 
-    def _stand(self, *, instead_of: Place | None = None) -> None:
-        queues = not isinstance(self.policy.waiting, Retry) and self.live > 0
+    def _stand(self, *, instead_of: Place | None = None, after: Place | None = None) -> None:
+        queues = self.live > 0 and not isinstance(self.policy.waiting, Retry)
         place = Place(self, self._ticket(), queue=queues, instead_of=instead_of)
         self.standing[place] = None
         self.engine.places[place.ticket.id] = place
-        place.join()
+        if after is None:
+            place.join()
+        else:
+            place.join_later(after)
 
     def _ticket(self) -> Ticket:
         engine = self.engine
@@ -373,17 +403,23 @@ class Cohort:
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
-        if self.policy.linger and not self.live and not place.company and now < place.until:
-            place.idle_until = now + self.policy.linger
-            self.open.append(place)
-            self.engine.watchdog.watch(place, min(place.idle_until, now + place.life / 3))
+        if self._linger and not self.live and not place.company and now < place.until:
+            self._keep(place, now)
             return None
         self.disown(place)
-        if self.live and self.wanted > len(self.standing) and not place.unanswered:  # one in doubt has to be buried
+        # One in doubt has to be buried: it cannot be replaced in one step.
+        if self.waiters and self.live and self.wanted > len(self.standing) and not place.unanswered:
             place.end()
             self._stand(instead_of=place)
             return None
         return self._let_go(place)
+
+    def _keep(self, place: Place, now: float) -> None:
+        """Stay inside a while in case somebody comes."""
+        place.idle_until = now + self._linger
+        self.open.append(place)
+        if place.slot is None or place.slot > place.idle_until:
+            self.engine.watchdog.watch(place, min(place.idle_until, now + place.life / 3))
 
     def _let_go(self, place: Place) -> asyncio.Future[None]:
         self.disown(place)
@@ -430,7 +466,16 @@ class Cohort:
         """Be used no more; whoever comes now asks for another."""
         if not self.retired:
             self.retired = True
-            self._forget_dead()
+            if self.dead:
+                self._forget_dead()
             if self._retry_timer is not None:
                 self._retry_timer.cancel()
+                self._retry_timer = None
             self.engine.retire(self)
+
+    def revive(self) -> None:
+        """Be as new."""
+        self.retired = False
+        if self.size != self.shape.size:
+            self.size = self.shape.size
+            self.most = self._at_most(self.size)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from aiodlock._core.cohort import Cohort, Waiter
 from aiodlock._core.hold import Hold
 from aiodlock.errors import AiodlockError, ClientClosedError
+from aiodlock.policy import DEFAULT, Default
 
 __all__ = ["Combiner"]
 
@@ -18,7 +19,11 @@ T = TypeVar("T")
 
 
 class Combiner:
-    """Stands in the queue of a cohort like one task; at its turn it runs what was queued, for at most one batch."""
+    """Stands in the queue of a cohort like one task; at its turn it runs what was queued, for at most one batch.
+
+    After that it keeps the place for one more step of the loop, in which those just served may come again. Who then
+    finds another function queued runs it and its own at once: of two calls only one waits for the loop.
+    """
 
     def __init__(self, cohort: Cohort) -> None:
         self._cohort = cohort
@@ -26,6 +31,8 @@ class Combiner:
         cohort.runs = self
         self._runs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
         self._turn: Waiter | None = None  # while it waits or works
+        self._kept: Hold | None = None  # between two steps
+        self._joined = False  # whether anybody ran at once in this step
 
     @property
     def is_busy(self) -> bool:
@@ -36,9 +43,26 @@ class Combiner:
         """Queue *function*; its result, or that it raised, is in the future."""
         if self._turn is None:
             self._ask_for_turn()
-        result: asyncio.Future[T] = asyncio.Future(loop=self._loop)
+        result: asyncio.Future[T] = asyncio.Future()
         self._runs.append((function, result))
         return result
+
+    def join(self, function: Callable[[], T]) -> T | Default:
+        """Run up to two functions that are queued, then *function*; return DEFAULT where it has to be queued.
+
+        A task that comes twice in a row finds nothing queued the second time: nobody keeps the loop to itself.
+        """
+        runs, own = self._runs, self._kept
+        if not runs or own is None or self._cohort.engine.now() >= own._place.until:
+            return DEFAULT
+        self._kept, self._joined = None, True  # a function that starts another one does not run it inside itself
+        try:
+            self._run_next()
+            if runs:
+                self._run_next()  # so that a long queue gets shorter
+            return DEFAULT if runs else function()
+        finally:
+            self._kept = own
 
     def give_up(self) -> None:
         """Wait no longer when nobody is left to run for."""
@@ -70,11 +94,15 @@ class Combiner:
             self._work(own)
 
     def _work(self, own: Hold) -> None:
-        """Run a batch; keep the place for one more step, in which those just served may come again."""
         cohort = self._cohort
-        if self._runs and not own._is_lost(cohort.engine.now()):
-            self._run_batch(own)
+        self._kept = None
+        if (self._runs or self._joined) and not own._is_lost(cohort.engine.now()):
+            if self._joined:
+                self._joined = False  # whoever comes next runs what the last one queued: all have two calls a step
+            else:
+                self._run_batch(own)
             if not cohort.live and cohort.engine.now() < own._place.until:
+                self._kept = own
                 self._loop.call_soon(self._work, own)
                 return
         self._turn = None
@@ -97,17 +125,20 @@ class Combiner:
         stride = 1  # functions until the next look at the clock: more of them while they are quick
         while runs and looked_at < end:
             for _ in range(min(stride, len(runs))):
-                function, result = runs.popleft()
-                if result.done():
-                    continue
-                try:
-                    result.set_result(function())
-                except StopIteration as error:  # a future cannot carry it
-                    result.set_exception(RuntimeError(f"the function raised {error!r}"))
-                except BaseException as error:  # also what the caller's task has to raise itself
-                    result.set_exception(error)
+                self._run_next()
             before, looked_at = looked_at, now()
             stride = min(2 * stride, 32) if looked_at - before < batch / 32 else 1
+
+    def _run_next(self) -> None:
+        function, result = self._runs.popleft()
+        if result.done():
+            return
+        try:
+            result.set_result(function())
+        except StopIteration as error:  # a future cannot carry it
+            result.set_exception(RuntimeError(f"the function raised {error!r}"))
+        except BaseException as error:  # also what the caller's task has to raise itself
+            result.set_exception(error)
 
     def _fail(self, error: BaseException) -> None:
         for _, result in self._runs:

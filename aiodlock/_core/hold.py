@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-from aiodlock._core.block import GRACE, Block
-from aiodlock._core.cancel import finish
+from aiodlock._core.block import Block
+from aiodlock._core.leaving import see_off
 from aiodlock._core.ownership import RELEASED, current_task
 from aiodlock.policy import check_ttl
 
@@ -88,9 +88,8 @@ class Hold(Block):
 
         Cancellation: the release happens all the same, then the cancellation goes on.
         """
-        left = self._give_back()
-        if left is not None:
-            await finish(left, within=GRACE)
+        if (left := self._give_back()) is not None:
+            await see_off(self._place, left)
 
     def release_nowait(self) -> None:
         """Give the lock back, as `release` does, and tell the server in the background. A plain function."""

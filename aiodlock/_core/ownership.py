@@ -19,7 +19,6 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from aiodlock._core.fence import COUNT_BITS
 from aiodlock.errors import LockLostError, NotHeldError
 from aiodlock.events import HoldAbandoned, HoldLost, TaskFailed
 
@@ -42,6 +41,8 @@ current_task: Callable[[asyncio.AbstractEventLoop], Task | None] = (
 
 
 class HoldState(enum.Enum):
+    __hash__ = object.__hash__  # Enum's own is slow, and every move looks into a table
+
     HELD = "held"
     LOST = "lost"
     RELEASED = "released"
@@ -78,15 +79,15 @@ class Ownership:
         "__weakref__",
         "_block",
         "_cohort",
-        "_count",
         "_on_lost",
         "_place",
+        "_simple",
         "_since",
         "_state",
         "_task",
+        "fence",
     )
 
-    _simple = True
     _cancelled = False  # whether we cancelled the task of this block
     _cancelling = 0  # how often it was cancelled before the block
     _first: Hold | None = None  # the ownership that this is another handle of
@@ -102,12 +103,14 @@ class Ownership:
     _handles: tuple[weakref.ref[Hold], ...] = ()  # those made outside a block and not released yet
     _watchers: tuple[asyncio.Future[None], ...] = ()
 
-    def __init__(self, cohort: Cohort, place: Place, count: int, now: float) -> None:
+    def __init__(self, cohort: Cohort, place: Place, fence: int, now: float) -> None:
         self._cohort = cohort
         self._place = place
-        self._count = count
+        self.fence: Final = fence
+        """Larger than those of all earlier owners that this one excludes; check it where the data lives."""
         self._since = now
         self._state = HELD
+        self._simple = True
         self._task: Task | None = None
         self._block: int | None = None  # in a block: the task's cancel requests before it
         self._on_lost: OnLost = "flag"
@@ -119,11 +122,6 @@ class Ownership:
     def key(self) -> str:
         """What is held."""
         return self._cohort.line.key
-
-    @property
-    def fence(self) -> int:
-        """A number larger than those of all earlier owners that this one excludes; check it where the data lives."""
-        return (self._place.epoch << COUNT_BITS) + self._count
 
     @property
     def _this(self) -> Hold:
@@ -141,7 +139,7 @@ class Ownership:
         own = self._own
         own._simple = False
         own._entries += 1
-        hold = type(self)(self._cohort, self._place, self._count, self._since)
+        hold = type(self)(self._cohort, self._place, self.fence, self._since)
         hold._simple, hold._first, hold._on_lost = False, own, on_lost
         if current_task(self._cohort.engine.loop) is not own._task:
             hold._is_guest = True

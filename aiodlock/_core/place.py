@@ -5,7 +5,8 @@ each of them is believed by these rules alone (design.md, sections 1 and 7):
 
 - what is sent may always be sent again; validity counts from before the send;
 - a late ``Waiting`` moves nothing back;
-- a call counts only over the connection of the last answer, with an epoch above the one told there; otherwise: look;
+- a call counts only over the connection of the last answer, with an epoch above the one told there, and where the
+  backend trusts calls at all; otherwise: look;
 - a join without an answer leaves the id in doubt for good: leaving then buries it.
 """
 
@@ -20,8 +21,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aiodlock._core.fence import LAST_COUNT
-from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
+from aiodlock._core.fence import LAST_COUNT, fence
+from aiodlock._core.line import Answer, Called, Gone, GoneWhy, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError
 from aiodlock.events import LeaveUnconfirmed
 
@@ -36,6 +37,8 @@ FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up
 
 
 class PlaceState(enum.Enum):
+    __hash__ = object.__hash__  # Enum's own is slow, and every move looks into a table
+
     WAITING = "waiting"
     INSIDE = "inside"
     GONE = "gone"
@@ -59,14 +62,14 @@ class Place:
         "cohort",
         "company",
         "company_since",
-        "count",
         "deadline",
         "engine",
-        "epoch",
+        "fence",
         "holds",
         "idle_until",
         "instead_of",
         "last",
+        "last_fence",
         "left",
         "life",
         "over_at",
@@ -90,8 +93,8 @@ class Place:
         self.state = WAITING
         self.life = ticket.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
-        self.epoch = 0
-        self.count = 0  # ownerships handed out so far: the low part of the fence
+        self.fence = 0  # of the last ownership handed out
+        self.last_fence = 0  # of the last one that can be: its count is used up then
         self.holds: Collection[Hold] = ()
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
@@ -122,9 +125,14 @@ class Place:
         sent_at = self._sending(self.ticket.ttl)
         self.unanswered += 1
         old = self.instead_of.ticket.id if self.instead_of is not None else None
-        self.engine.watchdog.watch(self, sent_at + self.life / 3)
+        self.engine.watchdog.watch(self, sent_at + self.life / 3, slack=self.life / 32)
         verb = self.engine.backend.join(self.ticket, queue=self.queue, instead_of=old)
-        self.engine.work.own(verb, partial(self._joined, sent_at))
+        self.engine.work.see(verb, partial(self._joined, sent_at))
+
+    def join_later(self, failed: Place) -> None:
+        """Send the join after a pause, as one more try of a place that *failed* without a valid answer."""
+        self.asked_since, self.pauses = failed.asked_since, failed.pauses
+        self._plan_retry()
 
     def look(self) -> None:
         """Ask where we stand: by renewing once there was an answer, by joining before it."""
@@ -165,9 +173,10 @@ class Place:
         """Hear that we are inside, if that can be believed; otherwise look."""
         if self.state is INSIDE:
             self.hear_company(call.company)
-        elif self.answered and call.via == self.via and call.epoch > self.last:
+        elif self.engine.trusts_calls and self.answered and call.via == self.via and call.epoch > self.last:
             life = self.ticket.waiting_life
-            self._enter(call.epoch, life, deadline_of(self.believed_at, life), company=call.company)
+            deadline = deadline_of(self.believed_at, life)
+            self._enter(call.epoch, life, deadline, self.engine.now(), company=call.company)
         else:
             self.look()
 
@@ -189,7 +198,7 @@ class Place:
         elif knew_inside and isinstance(answer, Waiting):
             self.lose("the server forgot it")
         else:
-            self._hear(sent_at, answer)
+            self._hear(sent_at, self.engine.now(), answer)
 
     def lose(self, reason: str) -> None:
         """Stop believing in this ticket: it is renewed no more, passed to nobody, left when its blocks have ended."""
@@ -200,6 +209,9 @@ class Place:
     def visit(self, now: float) -> bool:
         """Do what is due; return whether to renew."""
         if self.state is INSIDE:
+            if self.deadline - now > 0.7 * self.life and now < self.last_moment:
+                self.plan_visit(now)  # planned for its join, long before it has to be renewed
+                return False
             return self.cohort.visit(self, now)
         if self.state is GONE:
             self._send_leave()
@@ -221,13 +233,14 @@ class Place:
     @property
     def last_moment(self) -> float:
         """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
-        limits = (own._limit for own in self.holds if own._loss is None)
-        return min(self.deadline, min(limits, default=math.inf) if self.holds else self.idle_until)
+        if not self.holds:
+            return min(self.deadline, self.idle_until)
+        return min(self.deadline, *(own._limit for own in self.holds if own._loss is None))
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - self.life / 3
-        if self.count >= LAST_COUNT or self.asked_to_go:
+        if self.fence >= self.last_fence or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
             until = min(until, self.company_since + self.engine.batch)
@@ -256,32 +269,36 @@ class Place:
         return now
 
     def _joined(self, sent_at: float, answer: Answer | BackendError) -> None:
-        if not isinstance(answer, BackendError):
-            self.unanswered -= 1
-            self.engine.measure(self.engine.now() - sent_at)
-            self.instead_of = None
+        if isinstance(answer, BackendError):
+            if self.state is not GONE:
+                self._plan_retry()
+            return
+        now = self.engine.now()
+        self.unanswered -= 1
+        self.engine.measure(now - sent_at)
+        self.instead_of = None
         if self.state is GONE:
             return
-        if isinstance(answer, BackendError):
-            self._plan_retry()
+        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:
+            self.cohort.unconfirmed(self)
         else:
-            self._hear(sent_at, answer)
+            self._hear(sent_at, now, answer)
 
-    def _hear(self, sent_at: float, answer: Answer) -> None:
+    def _hear(self, sent_at: float, now: float, answer: Answer) -> None:
         self.answered, self.asked_since, self.pauses, self.via = True, None, 0, answer.via
         if not isinstance(answer, Gone) and answer.size not in (0, self.cohort.size):
             self.cohort.hear_size(answer.size)
         match answer:
             case Inside() if self.state is WAITING:
                 deadline = deadline_of(sent_at, answer.remaining)
-                self._enter(answer.epoch, answer.remaining, deadline, company=answer.company)
+                self._enter(answer.epoch, answer.remaining, deadline, now, company=answer.company)
             case Inside():
                 self._stay(deadline_of(sent_at, answer.remaining), answer)
             case Waiting() if self.state is WAITING:
                 self.believed_at = max(self.believed_at, sent_at)
                 self.last = answer.last
                 look_again = max(SHORTEST_LOOK, self.cohort.look_after(min(answer.look_again, self.life / 3)))
-                self.engine.watchdog.watch(self, self.engine.now() + look_again)
+                self.engine.watchdog.watch(self, now + look_again)
                 self.cohort.told_to_wait(answer.holder)
             case Gone(why=why) if self.state is INSIDE:
                 self.lose(f"refused by the server: {why.value}")
@@ -292,16 +309,18 @@ class Place:
                     self.end()
                 self.cohort.refused(self, why, answer.holder)
 
-    def _enter(self, epoch: int, life: float, deadline: float, *, company: bool) -> None:
-        now = self.engine.now()
+    def _enter(self, epoch: int, life: float, deadline: float, now: float, *, company: bool) -> None:
         if deadline <= now:
             self.look()  # what we know is too old to be believed
             return
         self._move(INSIDE)
-        self.epoch, self.life, self.deadline = epoch, life, deadline
+        self.fence = fence(epoch, 0)
+        self.last_fence = self.fence + LAST_COUNT
+        self.life, self.deadline = life, deadline
         self.company, self.company_since = company or self.company, now
         self.set_until()
-        self.plan_visit(now)
+        if self.slot is None or self.slot > deadline:
+            self.plan_visit(now)
         self.cohort.entered(self, now)
 
     def _stay(self, deadline: float, answer: Inside) -> None:
@@ -321,7 +340,7 @@ class Place:
 
     def _send_leave(self) -> None:
         verb = self.engine.backend.leave(self.ticket, bury=self.unanswered > 0)
-        self.engine.work.own(verb, self._left)
+        self.engine.work.see(verb, self._left)
 
     def _left(self, answer: BackendError | None) -> None:
         unconfirmed = isinstance(answer, BackendError)

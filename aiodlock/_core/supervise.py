@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from aiodlock.backends.base import Reply
 from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError
 
 __all__ = ["Supervisor"]
@@ -21,11 +22,15 @@ class Supervisor:
         self._report = report
         self._work: set[asyncio.Future[Any]] = set()
 
-    def own(self, work: Awaitable[T], done: Callable[[T | BackendError], None]) -> asyncio.Future[T]:
-        """See *work* through and give *done* its result, or the error that stands for it.
+    def see(self, work: Awaitable[T], done: Callable[[T | BackendError], None]) -> None:
+        """See *work* through and give *done* its result, or the error that stands for it: at once from a `Reply`."""
+        if type(work) is Reply and not work.done():
+            work.then, work.otherwise = done, self._failed
+        else:
+            self.own(work, done)
 
-        A future is taken as it is; only a coroutine costs a task.
-        """
+    def own(self, work: Awaitable[T], done: Callable[[T | BackendError], None]) -> asyncio.Future[T]:
+        """Do the same, and return it as a future: as it is, if it is one; only a coroutine costs a task."""
         future = asyncio.ensure_future(work)
         self._work.add(future)
         future.add_done_callback(partial(self._ended, done))
@@ -61,6 +66,9 @@ class Supervisor:
         error = future.exception()
         if error is None:
             done(future.result())
-            return
+        else:
+            self._failed(done, error)
+
+    def _failed(self, done: Callable[[Any], None], error: BaseException) -> None:
         self._report(error)
         done(error if isinstance(error, BackendError) else BackendError(f"{type(error).__name__}: {error}"))

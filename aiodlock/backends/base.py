@@ -4,19 +4,22 @@ Four verbs carry every wait: ``join``, ``leave``, ``renew``, and the stream of c
 them waits for a turn. Every verb is idempotent, so the engine may repeat it after a lost reply; the backend and its
 driver never repeat anything by themselves.
 
-A verb returns an awaitable: a coroutine, or a future where the wire gives one (the engine then needs no task).
+A verb returns an awaitable: a coroutine, a future (the engine then needs no task), or a `Reply` (no step of the loop).
 A verb without an answer raises :class:`~aiodlock.errors.BackendUnavailableError`: it may or may not have happened.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from aiodlock._core.line import Answer, Call, LineId, Row, Ticket, TicketId
 
-__all__ = ["Backend", "Capabilities", "Diagnosing", "Finding", "OnCall"]
+__all__ = ["Backend", "Capabilities", "Diagnosing", "Finding", "OnCall", "Reply"]
+
+_T = TypeVar("_T")
 
 OnCall: TypeAlias = Callable[[Call], None]
 
@@ -27,6 +30,7 @@ class Capabilities:
 
     kinds: frozenset[str] = frozenset({"lock", "rwlock", "semaphore", "latch"})
     pushes: bool = True  # calls arrive by themselves; otherwise the engine looks
+    trusts_calls: bool = True  # whoever is called is inside; otherwise a call means: look
     shared: bool = True  # other processes see the same lines
     most_tickets: int = 1_000_000  # per line
     ordered: bool = True  # whoever asked first is first; otherwise nothing is fair
@@ -102,6 +106,27 @@ class Backend(Protocol):
         lives *ttl* after the last call of this verb; then it is forgotten.
         """
         ...
+
+
+class Reply(asyncio.Future[_T]):
+    """A future whose owner is told in the very step in which the answer arrives: `then`, if it is set."""
+
+    then: Callable[[Any], None] | None = None
+    otherwise: Callable[[Callable[[Any], None], Exception], None]  # told of an error; is given `then` as well
+
+    def arrive(self, answer: _T) -> None:
+        """Hear the answer."""
+        if self.then is not None:
+            self.then(answer)
+        elif not self.done():
+            self.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        """Hear why there is none."""
+        if self.then is not None:
+            self.otherwise(self.then, error)
+        elif not self.done():
+            self.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True)

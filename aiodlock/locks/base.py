@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from aiodlock._core.block import GRACE
-from aiodlock._core.cancel import finish
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
 from aiodlock._core.hold import Hold
+from aiodlock._core.leaving import see_off
 from aiodlock._core.line import LineId, Row, Ticket
 from aiodlock._core.ownership import Owners, Task, current_task
 from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError
@@ -103,7 +102,7 @@ class Synchronizer(Generic[_HoldT]):
                 cohort.give_up(waiter)
                 raise
         else:
-            own = await self._obtain(cohort, self._wait)
+            own = cohort.grab() or await self._obtain(cohort, self._wait)
         if not own._simple or self._max_hold is not None:
             own = await self._prepare(own, self._wait)
         own._task = task
@@ -123,9 +122,8 @@ class Synchronizer(Generic[_HoldT]):
                 return
             now = own._cohort.engine.now()
             if now < own._place.deadline:
-                left = own._end_simply(now)
-                if left is not None:
-                    await finish(left, within=GRACE)
+                if (left := own._end_simply(now)) is not None:
+                    await see_off(own._place, left)
                 return
         block = owners.innermost_block(task)
         if block is None:
@@ -150,9 +148,12 @@ class Synchronizer(Generic[_HoldT]):
             if self._held_in(cohort, task) is not None:
                 return function()
             cohort = self._enlist()
+        runs = cohort.runs or Combiner(cohort)
+        now = runs.join(function)
+        if not isinstance(now, Default):
+            return now
         if self._wait is not None:
             return await self._run_at_most(function, cohort, self._wait)
-        runs = cohort.runs or Combiner(cohort)
         result = runs.add(function)
         try:
             return await result
@@ -308,6 +309,8 @@ class Synchronizer(Generic[_HoldT]):
 
     def _enlist(self) -> Cohort:
         engine: Engine = self._client._at_work()
+        if self._cohort is not None and engine.revive(self._cohort):
+            return self._cohort
         cohort = engine.cohort(self._line, self._shape, self._policy)
         self._loop, self._owners = engine.loop, cohort.owners
         if self._policy.shares:

@@ -11,9 +11,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from aiodlock._core.block import GRACE
 from aiodlock._core.cancel import finish
 from aiodlock._core.hold import Hold, any_lost
+from aiodlock._core.leaving import GRACE
 from aiodlock._core.ownership import Task
 from aiodlock.errors import AcquireTimeoutError, ConfigurationError, LockError
 from aiodlock.locks.base import Synchronizer

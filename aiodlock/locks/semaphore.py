@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 from aiodlock._core.cohort import Shape
+from aiodlock._core.fence import split
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, Row
 from aiodlock._core.ownership import Task, current_task
@@ -31,7 +32,7 @@ class Permit(Hold):
     @property
     def permit(self) -> str:
         """The id of this permit: its ticket, and which of the ticket's ownerships it is."""
-        return f"{self._place.ticket.id}.{self._count}"
+        return f"{self._place.ticket.id}.{split(self.fence)[1]}"
 
     @property
     def permits(self) -> int:

@@ -36,10 +36,10 @@ class Weather:
     delay: float = 0.005  # of a message on its way
     late: float = 1.0  # of one that is late
     is_late: float = 0.0  # of any message
-    cut: float = 0.0  # of the connection, at every request
+    cut: float = 0.0  # of the connection, when a request is sent and when it arrives
     unnoticed: float = 0.0  # seconds until the client sees that it was cut
     outage: float = 0.0  # seconds from then until it is connected again
-    arrives: float = 0.5  # that a request on its way at the cut arrives all the same, late
+    arrives: float = 0.5  # that what is on its way at the cut arrives all the same, late
     call_lost: float = 0.0
     call_doubled: float = 0.0
     ordered: bool = True  # requests of one connection arrive in order, and so do its answers
@@ -50,6 +50,10 @@ class _Request:
     act: Callable[[], Any]
     answer: asyncio.Future[Any]
     has_arrived: bool = False
+
+    def arrive(self) -> object:
+        self.has_arrived = True
+        return self.act()
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +104,7 @@ class HostileNetwork(Network):
         self.cuts += 1
         for request in connection.requests:
             if not request.has_arrived:
-                self._strand(request)
+                self._strand(request.arrive)
         self._after(self._up_to(self.weather.unnoticed), self._notice, connection)
 
     def carry(self, verb: str, act: Callable[[], _T]) -> Awaitable[_T]:
@@ -113,7 +117,7 @@ class HostileNetwork(Network):
         request = _Request(act, answer)
         self._connection.requests[request] = None
         if self._connection.is_cut:
-            self._strand(request)
+            self._strand(request.arrive)
         else:
             self._connection.last_arrival = at = self._arrival(self._connection.last_arrival)
             self._at(at, self._arrive, request, self._connection)
@@ -133,7 +137,9 @@ class HostileNetwork(Network):
     def _arrive(self, request: _Request, connection: _Connection) -> None:
         if request.has_arrived or connection.is_cut:
             return
-        result = _act(request)
+        result = request.arrive()
+        if self._happens(self.weather.cut):
+            self.cut()
         connection.last_answer = at = self._arrival(connection.last_answer)
         self._at(at, self._answer, request, connection, result)
 
@@ -144,13 +150,15 @@ class HostileNetwork(Network):
                 request.answer.set_result(result)
 
     def _deliver(self, deliver: Callable[[], None], connection: _Connection | None) -> None:
-        if (self.is_up and connection is self._connection) or self._happens(self.weather.arrives):
+        if self.is_up and connection is self._connection:
             deliver()
+        else:
+            self._strand(deliver)
 
-    def _strand(self, request: _Request) -> None:
-        """Leave a request of a cut connection on its way: it arrives late, or never; nobody hears its answer."""
+    def _strand(self, arrive: Callable[[], object]) -> None:
+        """Leave what was on its way over a connection that was cut: it arrives late, or never."""
         if self._happens(self.weather.arrives):
-            self._after(self._up_to(self.weather.late), _act, request)
+            self._after(self._up_to(self.weather.late), arrive)
 
     def _notice(self, connection: _Connection) -> None:
         if self._connection is not connection:
@@ -187,11 +195,6 @@ class HostileNetwork(Network):
 
     def _after(self, seconds: float, act: Callable[..., object], *args: object) -> None:
         self._at(self._loop.time() + seconds, act, *args)
-
-
-def _act(request: _Request) -> object:
-    request.has_arrived = True
-    return request.act()
 
 
 def _fail(answer: asyncio.Future[Any]) -> None:

@@ -18,7 +18,7 @@ from aiodlock._core.line import Ticket
 from aiodlock._core.ownership import RELEASED
 from aiodlock._core.place import Place
 from aiodlock.backends.memory import MemoryBackend
-from aiodlock.locks import multi, segmented
+from aiodlock.locks import base, multi, race
 from tests.cancellation.matrix import ONCE
 from tests.cancellation.sweep import Cell
 from tests.cancellation.trigger import Plan
@@ -90,16 +90,19 @@ def _drops_the_baton(patch: pytest.MonkeyPatch) -> None:
 
 def _swallows(patch: pytest.MonkeyPatch) -> None:
     """Finish the clean-up and forget that somebody wanted to leave."""
-    finish = block.finish
 
-    async def swallow(work: asyncio.Future[Any], *, within: float) -> bool:
-        try:
-            return await finish(work, within=within)
-        except asyncio.CancelledError:
-            return True
+    def swallowing(wait: Callable[..., Any]) -> Callable[..., Any]:
+        async def swallow(*args: Any, **settings: Any) -> Any:
+            try:
+                return await wait(*args, **settings)
+            except asyncio.CancelledError:
+                return True
 
-    for module in (block, hold, client):
-        patch.setattr(module, "finish", swallow)
+        return swallow
+
+    for module in (block, hold, base):
+        patch.setattr(module, "see_off", swallowing(module.see_off))
+    patch.setattr(client, "finish", swallowing(client.finish))
 
 
 def _keeps_its_cancel(patch: pytest.MonkeyPatch) -> None:
@@ -113,13 +116,13 @@ def _keeps_its_cancel(patch: pytest.MonkeyPatch) -> None:
 
 def _keeps_late_winners(patch: pytest.MonkeyPatch) -> None:
     """Give up those who still race for a segment, and keep what others got meanwhile."""
-    end = segmented._Race.end
+    end = race.Race.end
 
-    def keep(self: segmented._Race) -> None:
-        self._runners = {waiter: of for waiter, of in self._runners.items() if segmented._own_of(waiter) is None}
+    def keep(self: race.Race[Any]) -> None:
+        self._runners = {waiter: of for waiter, of in self._runners.items() if race._own_of(waiter) is None}
         end(self)
 
-    patch.setattr(segmented._Race, "end", keep)
+    patch.setattr(race.Race, "end", keep)
 
 
 def _gives_up_closing(patch: pytest.MonkeyPatch) -> None:

@@ -57,11 +57,14 @@ class RedisWorld(World):
     def connect(self, **settings: Any) -> LockClient:
         port = self._redis.port
         proxy = self._stack.enter_context(FaultProxy(port)) if self.needs == "faults" else None
-        url = f"redis://127.0.0.1:{proxy.port if proxy else port}/0"
-        client = LockClient(RedisBackend.from_url(url), **settings)
+        client = LockClient(self.backend_at(proxy.port if proxy else port), **settings)
         if proxy:
             self._proxies[client] = proxy
         return client
+
+    def backend_at(self, port: int) -> RedisBackend:
+        """Return a backend that reaches the server, or the proxy in front of it, on *port*."""
+        return RedisBackend.from_url(f"redis://127.0.0.1:{port}/0")
 
     def trouble(self, client: LockClient) -> Trouble:
         return ProxyTrouble(self._proxies[client])

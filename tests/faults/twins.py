@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.engine import Engine
-from aiodlock._core.line import Call, Called, Reconnected
-from aiodlock._core.place import INSIDE, WAITING, Place
+from aiodlock._core.line import Call, Called, LineId, Reconnected
+from aiodlock._core.place import INSIDE, Place
+from aiodlock.backends.redis import backend
 from aiodlock.backends.redis.cluster import Cluster
+from aiodlock.backends.redis.scripts import Script, load
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError
 from tests.fuzz.twins import Change, counted_from_answer, no_burying
 
 __all__ = ["TWINS"]
+
+_numbers = itertools.count()
 
 
 def another_id_each_time() -> Change:
@@ -58,7 +64,7 @@ def every_call_counts() -> Change:
     called = Place.called
 
     def called_again(self: Place, call: Called) -> None:
-        was, waiter = self.state, None
+        was = self.state
         called(self, call)
         if was is INSIDE and (waiter := self.cohort.next_waiter()) is not None:
             waiter.set_result(self.cohort._own(self, self.engine.now()))
@@ -77,19 +83,22 @@ def never_asks() -> Change:
     return Link, "_check", lambda self: None
 
 
-def renewal_revives() -> Change:
-    """A hold that the server has forgotten is taken again in silence: its place stands anew."""
-    renewed = Place.renewed
+def counts_again() -> Change:
+    """A latch is counted down under a new id each time the request is sent."""
+    latch = backend.RedisBackend.latch
 
-    def renewed_or_revived(self: Place, sent_at: float, knew_inside: bool, answer: Any) -> None:
-        if self.state is INSIDE and not isinstance(answer, BackendError | type(None)) and not hasattr(answer, "epoch"):
-            self.state = WAITING
-            self.join()
-            self.state = INSIDE
-        else:
-            renewed(self, sent_at, knew_inside, answer)
+    def latch_anew(
+        self: backend.RedisBackend, line: LineId, *, count: int, down: int, operation: str, ttl: float
+    ) -> Awaitable[int]:
+        return latch(self, line, count=count, down=down, operation=f"{operation}-{next(_numbers)}", ttl=ttl)
 
-    return Place, "renewed", renewed_or_revived
+    return backend.RedisBackend, "latch", latch_anew
+
+
+def takes_memory() -> Change:
+    """A renewal begins with a write that could take memory."""
+    text = load("renew").text.replace("take_no_memory()\nlocal answers", "local answers")
+    return backend, "_RENEW", Script.of("renew", text)
 
 
 def follows_nobody() -> Change:
@@ -107,6 +116,7 @@ TWINS = {
     for twin in (
         another_id_each_time,
         counted_from_answer,
+        counts_again,
         every_call_counts,
         follows_nobody,
         leaves_once,
@@ -115,6 +125,6 @@ TWINS = {
         never_looks,
         no_burying,
         reconnects_blindly,
-        renewal_revives,
+        takes_memory,
     )
 }

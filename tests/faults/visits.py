@@ -1,4 +1,4 @@
-"""Visits: a task enters a line, records what it believes, and leaves; the same code in processes and beside the test."""
+"""Visits: a task enters a line, records what it believes, and leaves; the same in a process and beside the test."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from aiodlock import Hold, LockClient
 from aiodlock.testing.history import Recorder
 from tests.cancellation import remains
 
-__all__ = ["KINDS", "Kind", "Way", "believe", "kept_by", "visit"]
+__all__ = ["KINDS", "Kind", "Way", "believe", "kept_by", "until_in_line", "visit"]
 
 _ALL = 1 << 30  # the size of a read-write lock, and the weight of its writer
+_LOOKS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,19 @@ def believe(record: Recorder, hold: Hold, key: str, *, asked: float, weight: int
 
 async def kept_by(locks: LockClient, *, within: float = 2.0) -> list[str]:
     """Say what a client whose visitors have all gone still keeps *within* seconds: a leave may be under way."""
-    engine, loop = locks._engine, asyncio.get_running_loop()
+    engine = locks._engine
     assert engine is not None
-    end = loop.time() + within
-    while (kept := list(remains.of_engine(engine, ()))) and loop.time() < end:
-        await asyncio.sleep(0.02)
+    for _ in range(_LOOKS):
+        if not (kept := list(remains.of_engine(engine, ()))):
+            break
+        await asyncio.sleep(within / _LOOKS)
     return kept
+
+
+async def until_in_line(locks: LockClient, key: str, count: int) -> None:
+    """Return as soon as so many tickets stand in the lines of *key*."""
+    for _ in range(1_000):
+        if len([row async for row in locks.inspect(key)]) == count:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"never {count} in line")

@@ -22,7 +22,7 @@ async def contend(
 ) -> None:
     """Enter again and again by several tasks, until the file *stop* is there."""
     async with _connected(record, url, twin) as locks:
-        await asyncio.gather(*(_enter_until(Path(stop), record, locks, kind, key, ttl) for _ in range(tasks)))
+        await asyncio.gather(*(_enter_until(stop, record, locks, kind, key, ttl) for _ in range(tasks)))
 
 
 async def hold(record: Recorder, *, url: str, key: str, ttl: float, stop: str, twin: str) -> None:
@@ -32,7 +32,7 @@ async def hold(record: Recorder, *, url: str, key: str, ttl: float, stop: str, t
         try:
             async with locks.lock(key, ttl=ttl) as mine:
                 believe(record, mine, key, asked=asked)
-                while not Path(stop).exists():
+                while not _is_told(stop):
                     await asyncio.sleep(0.01)
                     record("renewed", key=key, id=mine.fence, valid_until=record.now() + mine.remaining)
                 record("left", key=key, id=mine.fence)
@@ -44,7 +44,7 @@ async def attempt(record: Recorder, *, url: str, key: str, ttl: float, stop: str
     """Try to acquire, and release what was got, as operations of a try-lock."""
     async with _connected(record, url, twin) as locks:
         lock = locks.lock(key, ttl=ttl)
-        while not Path(stop).exists():
+        while not _is_told(stop):
             with operation(record, key, "acquire", record.who) as acquired:
                 held = await lock.try_acquire()
                 acquired.result = held is not None
@@ -55,8 +55,8 @@ async def attempt(record: Recorder, *, url: str, key: str, ttl: float, stop: str
                     released.result = True
 
 
-async def _enter_until(stop: Path, record: Recorder, locks: LockClient, kind: str, key: str, ttl: float) -> None:
-    while not stop.exists():
+async def _enter_until(stop: str, record: Recorder, locks: LockClient, kind: str, key: str, ttl: float) -> None:
+    while not _is_told(stop):
         try:
             await visit(record, locks, kind, key, ttl=ttl)
         except (LockLostError, BackendUnavailableError) as error:
@@ -68,6 +68,11 @@ async def _connected(record: Recorder, url: str, twin: str) -> AsyncIterator[Loc
     """Open a client, and record what it has kept when all of its tasks are done, and what is left when it is closed."""
     with broken(TWINS[twin]) if twin else nullcontext():
         async with aiodlock.connect(url, name=record.who) as locks:
+            record("connected")
             yield locks
             kept = await kept_by(locks)
         record("closed", left=[*kept, *remains.tasks()])
+
+
+def _is_told(stop: str) -> bool:
+    return Path(stop).exists()

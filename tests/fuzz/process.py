@@ -29,8 +29,20 @@ class _TimedStep(_Step, asyncio.TimerHandle):
     pass
 
 
+class Storm(Exception):
+    """Work without end."""
+
+
 class SimulatedLoop(VirtualTimeLoop):
-    """A virtual-time loop whose steps may belong to processes."""
+    """A virtual-time loop whose steps may belong to processes, and which ends when they never come to rest."""
+
+    rounds_left = 50_000  # a run takes some hundreds, few take more than a thousand
+
+    def _run_once(self) -> None:
+        self.rounds_left -= 1
+        if self.rounds_left == 0:
+            raise Storm
+        super()._run_once()
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
         step = _Step(callback, args, self, context)
@@ -118,9 +130,8 @@ class Process:
     def die(self) -> None:
         self.is_dead = True
 
-    def bury(self) -> None:
-        """Let the steps of a dead process run after all, so that nothing of it is left in this one."""
-        self.is_dead, self.is_frozen = False, False
+    def revive(self) -> None:
+        self.is_dead = False
         self._thaw()
 
     def _thaw(self) -> None:

@@ -44,11 +44,14 @@ class Section:
 class Program:
     """One task: it comes, wants something once or a few times, and goes."""
 
-    def __init__(self, process: Process, client: LockClient, witness: Witness, random: Random, wish: Wish) -> None:
+    def __init__(
+        self, process: Process, client: LockClient, witness: Witness, random: Random, wish: Wish, *, pace: float
+    ) -> None:
         self.process = process
         self.client = client
         self.witness = witness
         self.wish = wish
+        self.pace = pace  # the longest step inside, in ttls
         self.random = Random(random.getrandbits(32))
         self.children: list[asyncio.Task[None]] = []
 
@@ -108,7 +111,7 @@ class Program:
                 self.children.append(self.process.spawn(self._child(hold, section)))
             long = self.random.random() < 0.15
             for _ in range(self.random.choice([0, 1, 1, 2, 3])):
-                await self._nap(1.0 if long else 0.05)
+                await self._nap(1.0 if long else self.pace)
                 hold.check()
                 for member in members(hold):
                     self.witness.looked(member._own)
@@ -123,7 +126,7 @@ class Program:
             case "again" if self.wish.reenters and hold._place.ticket.weight == lock._shape.weight:
                 async with lock as again:
                     assert again.fence == hold.fence
-                    await self._nap(0.05)
+                    await self._nap(self.pace)
             case "downgrade" if isinstance(hold, WriteHold):
                 self.witness.becomes_lighter(self.process, hold)
                 await hold.downgrade()
@@ -133,7 +136,7 @@ class Program:
         try:
             async with hold.reenter() as again:
                 with section:
-                    await self._nap(0.1)
+                    await self._nap(2 * self.pace)
                     again.check()
         except (LockLostError, NotHeldError) as error:
             self.witness.note(self.process.name, "child got", type(error).__name__)

@@ -20,7 +20,7 @@ from aiodlock.testing.history import Violation
 from aiodlock.testing.hostile import HostileNetwork, Weather
 from tests.fuzz.judge import judge_client, judge_history
 from tests.fuzz.machines import Connection, WatchedServer, short
-from tests.fuzz.process import Process, SimulatedLoop
+from tests.fuzz.process import Process, SimulatedLoop, Storm
 from tests.fuzz.program import Program
 from tests.fuzz.wishes import Wish, draw_wishes
 from tests.fuzz.witness import Witness
@@ -54,7 +54,11 @@ def play(seed: int) -> Verdict:
             lose(own, reason)
 
         with patch.object(Hold, "_lose", losing):
-            runner.run(world.run())
+            try:
+                runner.run(world.run())
+            except Storm:
+                world.witness.accuse("storm", "the processes do not come to rest")
+                world.revive()
         return Verdict(seed, judge_history(world.witness), world.witness)
 
 
@@ -76,7 +80,8 @@ class Machine:
         self.tasks: list[asyncio.Task[None]] = []
 
     def begin(self, wish: Wish, *, rounds: int, within: float) -> None:
-        program = Program(self.process, self.client, self._world.witness, self._world.random, wish)
+        world = self._world
+        program = Program(self.process, self.client, world.witness, world.random, wish, pace=world.pace)
         name = f"{self.process.name}.{len(self.tasks) + 1}"
         self.programs.append(program)
         self.tasks.append(self.process.spawn(program.run(rounds=rounds, within=within), name=name))
@@ -104,7 +109,9 @@ class World:
         self.loop = loop
         self.witness = Witness(loop.time)
         self.server = WatchedServer(LoopClock(loop), self.witness)
-        self.ttl = 10 ** random.uniform(-0.7, 0.9)  # 0.2 to 8 s: a waiting life of 5 s is shorter than some
+        # A waiting life is 5 s at most: a longer ttl behaves differently.
+        self.ttl = 10 ** random.uniform(-0.7, 0.7) if random.random() < 0.6 else random.uniform(5, 20)
+        self.pace = random.choice([0.01, 0.05, 0.2])
         self.weather = draw_weather(random, self.ttl)
         self.trouble = self.ttl * random.uniform(1, 4)  # seconds until all faults are over
         self.machines: list[Machine] = []
@@ -122,7 +129,6 @@ class World:
         await self._close()
         await asyncio.sleep(self.weather.late + 3 * self.ttl)
         self._look_at_server()
-        self.loop.set_exception_handler(lambda _loop, _context: None)
         await self._bury_the_dead()
 
     async def _start(self) -> None:
@@ -133,7 +139,7 @@ class World:
         for machine in self.machines:
             await machine.process.spawn(machine.client.start())
             machine.backend.engine = machine.client._engine
-            for _ in range(random.randint(1, 5)):
+            for _ in range(random.randint(1, 7)):
                 machine.begin(random.choice(wishes), rounds=rounds, within=self.trouble)
 
     # --- faults ------------------------------------------------------------------------------------------------
@@ -229,14 +235,20 @@ class World:
 
     async def _bury_the_dead(self) -> None:
         """End what is left of this run in our own process."""
+        self.revive()
         for machine in self.machines:
-            machine.network.heal()
-            machine.process.bury()
             for task in machine.all_tasks:
                 task.cancel()
             machine.close()
         left = [task for machine in self.machines for task in (*machine.all_tasks, machine.closing) if task]
         await asyncio.wait(left, timeout=60)
+
+    def revive(self) -> None:
+        """Let the dead and the frozen run, on a good network, so that their tasks can end."""
+        self.loop.set_exception_handler(lambda _loop, _context: None)
+        for machine in self.machines:
+            machine.network.heal()
+            machine.process.revive()
 
     def _hear_of_error(self, _loop: object, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -253,20 +265,25 @@ def _frames(task: asyncio.Task[None]) -> Iterator[tuple[FrameType, int]]:
 
 
 def draw_weather(random: Random, ttl: float) -> Weather:
-    """Choose how bad the network is, in terms of the lives of tickets: some runs are calm."""
+    """Choose how bad the network is, in terms of the lives of tickets: calm, cut off for lives, or all at once."""
     life = min(ttl, 5.0)
-    delay = life * 10 ** random.uniform(-3.5, -1.3)
-    if random.random() < 0.1:
+    delay = life * 10 ** random.uniform(-3.5, -0.8)
+    theme = random.random()
+    if theme < 0.1:
         return Weather(delay=delay, late=delay)
+    if theme < (0.5 if ttl > life else 0.2):
+        return Weather(
+            delay=min(delay, life / 50), late=2 * life, cut=0.15, outage=random.uniform(1, 2.5) * life, arrives=1.0
+        )
     return Weather(
         delay=delay,
         late=life * random.uniform(0.2, 3),
-        is_late=random.choice([0.0, 0.02, 0.1]),
-        cut=random.choice([0.0, 0.02, 0.05]),
+        is_late=random.choice([0.0, 0.05, 0.2]),
+        cut=random.choice([0.0, 0.03, 0.15]),
         unnoticed=life * random.choice([0.0, 0.1, 1.0]),
-        outage=life * random.choice([0.0, 0.1, 0.5, 1.5]),
+        outage=life * random.choice([0.0, 0.3, 1.5, 3.0]),
         arrives=random.choice([0.3, 0.9]),
         call_lost=random.choice([0.0, 0.1, 0.5]),
         call_doubled=random.choice([0.0, 0.2]),
-        ordered=random.random() < 0.7,
+        ordered=random.random() < 0.5,
     )

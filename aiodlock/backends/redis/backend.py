@@ -11,13 +11,15 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from aiodlock._core.line import Answer, LineId, Row, Ticket, TicketId, tombstone_life
-from aiodlock.backends.base import Capabilities, OnCall
+from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.batches import Batch
 from aiodlock.backends.redis.calls import Calls
+from aiodlock.backends.redis.checks import diagnose
+from aiodlock.backends.redis.confirmed import Confirming
 from aiodlock.backends.redis.inspect import inspect
 from aiodlock.backends.redis.keys import Keys
-from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.node import Node, Where
 from aiodlock.backends.redis.route import Route, Single
 from aiodlock.backends.redis.scripts import (
     Script,
@@ -29,7 +31,9 @@ from aiodlock.backends.redis.scripts import (
     to_int,
     to_none,
 )
-from aiodlock.backends.redis.wire import Decode
+from aiodlock.backends.redis.wire import Decode, Link
+from aiodlock.errors import BackendUnavailableError
+from aiodlock.policy import check_count
 
 __all__ = ["Lines", "RedisBackend"]
 
@@ -54,13 +58,13 @@ class _Heads(NamedTuple):
 class Lines:
     """One client's lines in Redis: every verb, over whatever *route* leads to them."""
 
-    def __init__(self, route: Route, calls: Calls, *, address: str) -> None:
-        self.capabilities = Capabilities(pushes=calls.pushes)
+    def __init__(self, route: Route, calls: Calls, *, address: str, trusts_calls: bool = True) -> None:
+        self.capabilities = Capabilities(pushes=calls.pushes, trusts_calls=trusts_calls)
         self.address = address
         self._route = route
         self._calls = calls
         self._keys = calls.keys
-        self._send = route.send
+        self._send, self._grant = route.send, route.grant
         # The constant parts of the two hot commands are packed once.
         self._heads = lru_cache(_CACHED)(self._pack_heads)
         self._policy = lru_cache(_CACHED)(self._pack_policy)
@@ -82,7 +86,7 @@ class Lines:
             way = bulk(int(queue)) + bulk(instead_of)
         policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.waiting_life, ticket.owner)
         heads = self._heads(ticket.line)
-        return self._send(heads.key, b"".join((heads.join, bulk(ticket.id), way, policy)), to_answer, _JOIN.load)
+        return self._grant(heads.key, b"".join((heads.join, bulk(ticket.id), way, policy)), to_answer, _JOIN.load)
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = bulk(micros(tombstone_life(ticket.ttl))) if bury else _NOT_BURIED
@@ -94,7 +98,8 @@ class Lines:
         for line, positions in batch.by_line():
             some = [tickets[i] for i in positions]
             arguments = [part for t in some for part in (t.id, micros(t.ttl), micros(t.waiting_life))]
-            batch.expect(positions, self._call(_RENEW, line, *arguments, decode=to_answers))
+            key, payload = self._pack(_RENEW, line, arguments)
+            batch.expect(positions, self._grant(key, payload, to_answers, _RENEW.load))
         return batch.answers
 
     def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
@@ -117,9 +122,12 @@ class Lines:
     def _call(
         self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
     ) -> asyncio.Future[_T]:
-        key = self._keys.name(line).key
-        payload = script.head(len(arguments)) + b"".join(map(bulk, (key, *arguments)))
+        key, payload = self._pack(script, line, arguments)
         return self._send(key, payload, decode, script.load)
+
+    def _pack(self, script: Script, line: LineId, arguments: Sequence[bytes | str | int]) -> tuple[bytes, bytes]:
+        key = self._keys.name(line).key
+        return key, script.head(len(arguments)) + b"".join(map(bulk, (key, *arguments)))
 
     def _pack_heads(self, line: LineId) -> _Heads:
         key, clear = self._keys.name(line)
@@ -137,27 +145,37 @@ class RedisBackend(Lines):
 
     *prefix* begins every key and channel. *pushes*: whether to subscribe; without it nobody is called, everybody looks.
     *patience*: seconds without a reply after which a connection is given up. *name* is what ``CLIENT LIST`` shows.
+    *min_replicas*: how many replicas must have a join or a renewal before it counts; waited for up to a third of
+    *patience*.
     """
 
     def __init__(
         self,
-        address: Address,
+        address: Where,
         *,
         prefix: str = "aiodlock",
         name: str = "aiodlock",
         pushes: bool = True,
         patience: float = 3.0,
+        min_replicas: int = 0,
     ) -> None:
+        self.min_replicas = check_count("min_replicas", min_replicas, least=0)
         calls = Calls(Keys(prefix), pushes=pushes)
         self._node = Node(
             address,
             name=name,
-            greet=calls.subscribe,
+            greet=self._greet,
             on_push=calls.pushed,
             on_up=calls.reconnected,
             patience=patience,
         )
-        super().__init__(Single(self._node, calls), calls, address=str(address))
+        self._nodes, grants = [self._node], None
+        if min_replicas:
+            second = Node(address, name=name, greet=_expect_master, patience=patience)
+            self._nodes.append(second)
+            grants = Confirming(second, replicas=min_replicas, within=patience / 3)
+        route = Single(self._node, calls, grants=grants, others=self._nodes[1:])
+        super().__init__(route, calls, address=str(address), trusts_calls=not min_replicas)
 
     @classmethod
     def from_url(
@@ -168,6 +186,20 @@ class RedisBackend(Lines):
         prefix: str = "aiodlock",
         pushes: bool = True,
         patience: float = 3.0,
+        min_replicas: int = 0,
     ) -> RedisBackend:
         """Return the backend of ``redis://``, ``rediss://`` or ``unix://``."""
-        return cls(Address.from_url(url, unverified=unverified), prefix=prefix, pushes=pushes, patience=patience)
+        address = Address.from_url(url, unverified=unverified)
+        return cls(address, prefix=prefix, pushes=pushes, patience=patience, min_replicas=min_replicas)
+
+    async def diagnose(self) -> Sequence[Finding]:
+        return await diagnose(self._node, self._keys, min_replicas=self.min_replicas)
+
+    async def _greet(self, link: Link) -> None:
+        await _expect_master(link)
+        await self._calls.subscribe(link)
+
+
+async def _expect_master(link: Link) -> None:
+    if link.role != "master":  # a replica of an older or later time; it would refuse to write
+        raise BackendUnavailableError(f"{link.where}: is a {link.role}, not a master: give the master's address")

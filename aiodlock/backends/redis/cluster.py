@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from redis.crc import key_slot
 
+from aiodlock.backends.base import Reply
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.backend import Lines
 from aiodlock.backends.redis.calls import Calls
@@ -87,7 +89,7 @@ class Cluster:
         self._map = SlotMap()
         self._members: dict[Spot, _Member] = {}
         self._channels: dict[int, bytes] = {}
-        self._hops: dict[asyncio.Future[Any], int] = {}
+        self._hops: WeakKeyDictionary[Reply[Any], int] = WeakKeyDictionary()
         self._has_moved = False  # a slot that we listen to: whoever waits has to look
         self._stale = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
@@ -127,6 +129,8 @@ class Cluster:
         member = self._members.get(spot) or self._join(spot)
         self._listen(member, slot)
         return member.node.send(payload, decode, load)
+
+    grant = send
 
     def masters(self) -> Sequence[Node]:
         return [(self._members.get(spot) or self._join(spot)).node for spot in self._map.masters]
@@ -192,12 +196,12 @@ class Cluster:
         if is_down:
             self._stale.set()
         if entry[1] is _to_allowed and (redirection or is_down):
-            entry[0].set_result(None)
+            entry[0].arrive(None)
             return True
         if redirection is None or entry[1] is _to_listening:
             return False
         if not self._may_hop(entry[0]):
-            entry[0].set_exception(BackendUnavailableError(f"sent from server to server {_MOST_HOPS} times: {error}"))
+            entry[0].fail(BackendUnavailableError(f"sent from server to server {_MOST_HOPS} times: {error}"))
             return True
         member = self._members.get(redirection.spot) or self._join(redirection.spot)
         self._listen(member, redirection.slot, asking=not redirection.is_for_good)
@@ -209,11 +213,9 @@ class Cluster:
         member.node.take(entry)
         return True
 
-    def _may_hop(self, future: asyncio.Future[Any]) -> bool:
-        if future not in self._hops:
-            future.add_done_callback(self._hops.pop)
-        self._hops[future] = self._hops.get(future, 0) + 1
-        return self._hops[future] <= _MOST_HOPS
+    def _may_hop(self, reply: Reply[Any]) -> bool:
+        self._hops[reply] = self._hops.get(reply, 0) + 1
+        return self._hops[reply] <= _MOST_HOPS
 
     # --- the map ---------------------------------------------------------------------------------------------
 

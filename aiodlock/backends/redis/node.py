@@ -6,19 +6,31 @@ import asyncio
 import itertools
 import random
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from aiodlock.backends.redis.address import Address
-from aiodlock.backends.redis.scripts import to_none
+from aiodlock.backends.base import Reply
+from aiodlock.backends.redis.scripts import to_hello, to_none
 from aiodlock.backends.redis.wire import Decode, Entry, Link, OnPush, OnRefused
 from aiodlock.errors import BackendError, BackendUnavailableError
 
-__all__ = ["Node"]
+__all__ = ["Node", "Where"]
 
 _T = TypeVar("_T")
 
 _FIRST_DELAY = 0.02
 _LONGEST_DELAY = 2.0
+
+
+class Where(Protocol):
+    """Where a server is and how to be let in: an `Address`, or somebody who knows it at this moment."""
+
+    async def connect(self, protocol: Callable[[], Link]) -> Link:
+        """Open a connection; nothing is said on it yet."""
+        ...
+
+    def greeting(self, name: str) -> tuple[bytes, ...]:
+        """Return the packed commands that begin a connection, HELLO first."""
+        ...
 
 
 class Node:
@@ -30,13 +42,13 @@ class Node:
 
     def __init__(
         self,
-        address: Address,
+        address: Where,
         *,
         name: str,
         greet: Callable[[Link], Awaitable[None]],
-        on_push: OnPush,
-        on_up: Callable[[int], None],
         patience: float,
+        on_push: OnPush = lambda push, via: None,
+        on_up: Callable[[int], None] = lambda via: None,
         on_down: Callable[[], None] = lambda: None,
         on_refused: OnRefused | None = None,
         vias: Iterator[int] | None = None,
@@ -55,20 +67,34 @@ class Node:
         self._down = "not connected"
         self._keeper: asyncio.Task[None] | None = None
 
-    @property
-    def is_up(self) -> bool:
-        """Whether a command sent now goes out, now or as soon as the first connection is made."""
-        return self._link is not None or self._early is not None
-
     async def open(self) -> None:
         """Connect once, or raise; from then on connect again whenever the connection is lost."""
         self._link = await self._dial()
         self._keeper = asyncio.create_task(self._keep(self._link), name=f"aiodlock: {self.address}")
 
+    def keep(self) -> None:
+        """Connect as soon as that is possible, and again whenever the connection is lost; commands fail until then."""
+        self._keeper = asyncio.create_task(self._keep(None), name=f"aiodlock: {self.address}")
+
     def start(self) -> None:
-        """Do the same in the background; what is sent meanwhile goes out when the first attempt has succeeded."""
+        """Do the same; what is sent meanwhile goes out when the first attempt has succeeded."""
         self._early = []
         self._keeper = asyncio.create_task(self._begin(), name=f"aiodlock: {self.address}")
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a command sent now goes out, now or as soon as the first connection is made."""
+        return self._link is not None or self._early is not None
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Host and port at the other end of the present connection."""
+        return self._link.peer if self._link is not None else None
+
+    def reset(self, reason: str) -> None:
+        """Give the present connection up, for *reason*, and make another."""
+        if self._link is not None:
+            self._link.abort(reason)
 
     async def aclose(self) -> None:
         if self._keeper is not None:
@@ -84,9 +110,9 @@ class Node:
         """Send over the link of this moment, see `Link.send`."""
         if self._link is not None:
             return self._link.send(payload, decode, load)
-        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self.take((future, decode, payload, load))
-        return future
+        reply: Reply[_T] = Reply()
+        self.take((reply, decode, payload, load))
+        return reply
 
     def take(self, entry: Entry) -> None:
         """Send a command that somebody waits for already."""
@@ -104,17 +130,19 @@ class Node:
             self._down = str(error)
             self._fail_early()
             self._on_down()
-            link = await self._redial()
-        early, self._early, self._link = self._early, None, link
-        for entry in early or ():
-            link.take(entry)
-        await self._keep(link)
+            await self._keep(None)
+        else:
+            early, self._early, self._link = self._early, None, link
+            for entry in early or ():
+                link.take(entry)
+            await self._keep(link)
 
-    async def _keep(self, link: Link) -> None:
+    async def _keep(self, link: Link | None) -> None:
         while True:
-            self._down = await link.lost()
-            self._link = None
-            self._on_down()
+            if link is not None:
+                self._down = await link.lost()
+                self._link = None
+                self._on_down()
             link = await self._redial()
             self._link = link
             asyncio.get_running_loop().call_soon(self._on_up, link.via)  # what it raises must not end this task
@@ -125,8 +153,7 @@ class Node:
             self._fail(entry)
 
     def _fail(self, entry: Entry) -> None:
-        if not entry[0].done():
-            entry[0].set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
+        entry[0].fail(BackendUnavailableError(f"{self.address}: {self._down}"))
 
     async def _redial(self) -> Link:
         delay = _FIRST_DELAY
@@ -143,7 +170,9 @@ class Node:
         try:
             async with asyncio.timeout(self._patience):
                 link = await self.address.connect(self._new_link)
-                for payload in self.address.greeting(self._name):
+                hello, *others = self.address.greeting(self._name)
+                link.role = await link.send(hello, to_hello)
+                for payload in others:
                     await link.send(payload, to_none)
                 await self._greet(link)
         except BaseException as error:

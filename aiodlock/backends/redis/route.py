@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol, TypeVar
 
 from aiodlock.backends.redis.calls import Calls
+from aiodlock.backends.redis.confirmed import Confirming
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.wire import Decode
@@ -37,23 +38,36 @@ class Route(Protocol):
         """Send a command to the server that keeps *key*, see `Link.send`; its calls are heard before it is done."""
         ...
 
+    def grant(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+        """Send a join or a renewal, whose answer may have to be confirmed by others before it counts."""
+        ...
+
     def masters(self) -> Sequence[Node]:
         """Return every server that keeps lines."""
         ...
 
 
 class Single:
-    """All lines on one server, all calls on one channel, subscribed when the connection is made."""
+    """All lines on one server, all calls on one channel, subscribed when the connection is made.
 
-    def __init__(self, node: Node, calls: Calls) -> None:
+    Joins and renewals travel by *grants*, where replicas have to confirm them; its connection is among *others*.
+    """
+
+    def __init__(
+        self, node: Node, calls: Calls, *, grants: Confirming | None = None, others: Sequence[Node] = ()
+    ) -> None:
         self._node = node
+        self._nodes = (node, *others)
+        self._grants = grants or node
         self._channel = calls.channel if calls.pushes else b""
 
     async def open(self) -> None:
-        await self._node.open()
+        for node in self._nodes:
+            await node.open()
 
     async def aclose(self) -> None:
-        await self._node.aclose()
+        for node in self._nodes:
+            await node.aclose()
 
     def ping(self) -> Awaitable[None]:
         return self._node.send(PING, to_none)
@@ -63,6 +77,9 @@ class Single:
 
     def send(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
         return self._node.send(payload, decode, load)
+
+    def grant(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+        return self._grants.send(payload, decode, load)
 
     def masters(self) -> Sequence[Node]:
         return (self._node,)

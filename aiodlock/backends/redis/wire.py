@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import hiredis
 
+from aiodlock.backends.base import Reply
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
@@ -25,7 +26,7 @@ _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Any, int], _T]
 OnPush: TypeAlias = Callable[[list[Any], int], None]
 # A command under way: who waits for its reply, how to read that, the packed command, the script it may lack.
-Entry: TypeAlias = tuple["asyncio.Future[Any]", Decode[Any], bytes, bytes | None]
+Entry: TypeAlias = tuple[Reply[Any], Decode[Any], bytes, bytes | None]
 OnRefused: TypeAlias = Callable[[Entry, str], bool]
 
 _CHUNK = 24
@@ -58,6 +59,7 @@ class Link(asyncio.Protocol):
         self.via = via
         self.loop = asyncio.get_running_loop()
         self.reason = ""  # why it was lost
+        self.role = ""  # what the server says of itself: master, replica, sentinel
         self._lost = asyncio.Event()
         self._closed = asyncio.Event()
         self._on_push = on_push
@@ -79,24 +81,22 @@ class Link(asyncio.Protocol):
         self._interval = patience / 3
         self._timer: asyncio.TimerHandle
 
-    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> Reply[_T]:
         """Send a packed command; the future gets its decoded reply.
 
         A reply ``NOSCRIPT`` means that nothing was done: it is cured by sending *load*, and the command again.
         """
-        future: asyncio.Future[_T] = self.loop.create_future()
-        self.take((future, decode, payload, load))
-        return future
+        reply: Reply[_T] = Reply()
+        if self._paused or self._backlog or self.reason or len(self._pending) >= _MOST_IN_FLIGHT:
+            self._wait((reply, decode, payload, load))
+        else:
+            self._write((reply, decode, payload, load))
+        return reply
 
     def take(self, entry: Entry) -> None:
         """Send a command that somebody waits for already."""
-        if not (self._paused or self._backlog or self.reason) and len(self._pending) < _MOST_IN_FLIGHT:
-            self._write(entry)
-        elif not self.reason and len(self._backlog) < _MOST_WAITING:
-            self._backlog.append(entry)
-        else:
-            reason = self.reason or f"{_MOST_WAITING} commands wait already"
-            entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}"))
+        self._wait(entry)
+        self._advance()
 
     async def aclose(self, reason: str) -> None:
         """Close politely if nothing is in doubt; in any case soon."""
@@ -108,6 +108,12 @@ class Link(asyncio.Protocol):
             async with asyncio.timeout(_POLITE):
                 await self._closed.wait()
         self._transport.abort()
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Host and port at the other end; None for a unix socket."""
+        peer = self._transport.get_extra_info("peername")
+        return (peer[0], peer[1]) if isinstance(peer, tuple) else None
 
     async def lost(self) -> str:
         """Wait for the end and return its reason."""
@@ -142,15 +148,27 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._quiet = 0
-        try:
-            self._reader.feed(data)
-            self._read()
-        except (hiredis.ProtocolError, IndexError) as error:
-            self.abort(f"unexpected reply: {error!r}")
+        self._reader.feed(data)
+        while not self.reason:
+            try:
+                self._read()
+                break
+            except hiredis.ProtocolError as error:
+                self.abort(f"unexpected reply: {error!r}")
+            except Exception as error:  # of whoever heard it: the stream goes on
+                self.loop.call_exception_handler({"message": "hearing a reply failed", "exception": error})
         if self._backlog:
             self._advance()
 
     # --- out -------------------------------------------------------------------------------------------------
+
+    def _wait(self, entry: Entry) -> None:
+        """Keep a command that cannot go out now, if it ever can."""
+        if not self.reason and len(self._backlog) < _MOST_WAITING:
+            self._backlog.append(entry)
+        else:
+            reason = self.reason or f"{_MOST_WAITING} commands wait already"
+            entry[0].fail(BackendUnavailableError(f"{self.where}: {reason}"))
 
     def _write(self, entry: Entry) -> None:
         # Alone on the wire: at once. But the first of many would travel alone, and the others wait for its reply.
@@ -189,23 +207,25 @@ class Link(asyncio.Protocol):
         gets, pending, via = self._reader.gets, self._pending, self.via
         while (reply := gets()) is not _MORE:
             if type(reply) is hiredis.PushNotification and reply[0] not in _CONFIRMS:
-                # Behind the callbacks of the replies before it: what was said first is heard first.
-                self.loop.call_soon(self._on_push, reply, via)
+                self._on_push(reply, via)
                 continue
+            if not pending:
+                raise hiredis.ProtocolError("nothing was asked")
             entry = pending.popleft()
-            future = entry[0]
-            if future.done():
-                continue
             if type(reply) is hiredis.ReplyError:
                 self._refused(entry, str(reply))
                 continue
             try:
-                future.set_result(entry[1](reply, via))
+                answer = entry[1](reply, via)
             except Exception as error:
-                future.set_exception(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
+                entry[0].fail(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
+            else:
+                entry[0].arrive(answer)
 
     def _refused(self, entry: Entry, error: str) -> None:
-        future, _, _, load = entry
+        answer, _, _, load = entry
+        if answer.done():
+            return
         code = error.partition(" ")[0]
         if code == "NOSCRIPT" and load is not None and load not in self._unloadable:
             self._load(load)
@@ -214,7 +234,7 @@ class Link(asyncio.Protocol):
         self._unloadable.discard(load)
         if self._on_refused is not None and self._on_refused(entry, error):
             return
-        future.set_exception(_as_error(self.where, code, error))
+        answer.fail(_as_error(self.where, code, error))
         if code == "READONLY":  # demoted: another server has the lines now, and a new connection may reach it
             self.abort(error)
 
@@ -248,11 +268,11 @@ class Link(asyncio.Protocol):
         self.reason = reason
         self._lost.set()
         self._timer.cancel()
-        for entry in (*self._pending, *self._backlog):
-            if not entry[0].done():
-                entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}, before the reply"))
+        unanswered = [*self._pending, *self._backlog]
         self._pending.clear()
         self._backlog.clear()
+        for entry in unanswered:
+            entry[0].fail(BackendUnavailableError(f"{self.where}: {reason}, before the reply"))
 
 
 def _chained(error: BackendError, cause: Exception) -> BackendError:

@@ -15,16 +15,23 @@ from aiodlock.testing.servers.base import MissingServerError, Server, ServerFail
 from aiodlock.testing.servers.cluster import ClusterNode, RedisCluster
 from aiodlock.testing.servers.independent import IndependentMasters
 from aiodlock.testing.servers.redis import RedisServer
+from aiodlock.testing.servers.replica import RedisReplica
 from aiodlock.testing.servers.require import require
+from aiodlock.testing.servers.sentinel import RedisSentinel, SentinelService
+from aiodlock.testing.servers.tls import TlsRedisServer
 
 __all__ = [
     "ClusterNode",
     "IndependentMasters",
     "MissingServerError",
     "RedisCluster",
+    "RedisReplica",
+    "RedisSentinel",
     "RedisServer",
+    "SentinelService",
     "Server",
     "ServerFailedError",
+    "TlsRedisServer",
     "free_ports",
     "require",
 ]

@@ -9,8 +9,11 @@ import redis
 
 import aiodlock
 from aiodlock.testing.servers import RedisServer
+from tests.faults.visits import until_in_line
 
-__all__ = ["ask", "left_on"]
+__all__ = ["ask", "in_line", "left_on"]
+
+_LOOKS = 40
 
 
 def ask(server: RedisServer, *command: str) -> Any:
@@ -19,12 +22,18 @@ def ask(server: RedisServer, *command: str) -> Any:
         return admin.execute_command(*command)
 
 
+async def in_line(server: RedisServer, key: str, count: int) -> None:
+    """Return as soon as so many tickets stand in the lines of *key*."""
+    async with aiodlock.connect(server.url) as locks:
+        await until_in_line(locks, key, count)
+
+
 async def left_on(server: RedisServer, key: str, *, within: float = 2.0) -> list[str]:
     """Say what is still there *within* seconds: tickets of this key, keys without an expiry, connections of ours."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + within
-    while (found := [*await _tickets(server, key), *_keys(server), *_connections(server)]) and loop.time() < end:
-        await asyncio.sleep(0.05)
+    for _ in range(_LOOKS):
+        if not (found := [*await _tickets(server, key), *_keys(server), *_connections(server)]):
+            break
+        await asyncio.sleep(within / _LOOKS)
     return found
 
 

@@ -16,6 +16,7 @@ from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError, BackendUnavailableError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer, free_ports
+from aiodlock.testing.servers.redis import ask
 from tests.integration.redis.conftest import Client, opened
 
 Connect = Callable[..., Awaitable[Client]]
@@ -93,8 +94,7 @@ async def test_calls_are_heard_in_their_place_between_the_answers(client: Client
     await client.backend.leave(holder)  # the server knows the script from now on
     await client.backend.join(holder)
     waiting, leaving = client.backend.join(waiter), client.backend.leave(holder)
-    for future, name in ((waiting, "answer"), (leaving, "left")):
-        asyncio.ensure_future(future).add_done_callback(lambda _, name=name: order.append(name))
+    waiting.then, leaving.then = lambda _: order.append("answer"), lambda _: order.append("left")
     await client.backend.ping()
     assert order == ["CompanyCame", "answer", "Called", "left"]
 
@@ -298,7 +298,7 @@ async def test_a_server_that_crashed_is_found_again(connect: Connect, ticket: Ma
 
 
 async def test_a_demoted_server_is_left(connect: Connect, ticket: Make) -> None:
-    """Its connection is replaced: by now the same address may lead to the new master."""
+    """Its connection is replaced, as soon as the same address leads to a master."""
     with RedisServer() as own:
         client = await connect(own.url)
         mine = ticket()
@@ -306,8 +306,8 @@ async def test_a_demoted_server_is_left(connect: Connect, ticket: Make) -> None:
         await client.do("REPLICAOF", "127.0.0.1", free_ports(1)[0])
         with pytest.raises(BackendUnavailableError, match="READONLY"):
             await client.backend.renew([mine])
+        await asyncio.to_thread(ask, own.port, "REPLICAOF NO ONE")
         await back(client)
-        await client.do("REPLICAOF", "NO", "ONE")
         assert isinstance(await client.answer(mine), Inside)
         await client.backend.aclose()
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from asyncio import Future
 from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -72,8 +75,7 @@ async def test_when_the_count_is_used_up_the_batch_is_over(
     locks: LockClient, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fence counts so many local ownerships; the next one takes a new epoch, and still grows."""
-    for module in ("cohort", "place"):
-        monkeypatch.setattr(f"aiodlock._core.{module}.LAST_COUNT", 63)
+    monkeypatch.setattr("aiodlock._core.place.LAST_COUNT", 63)
 
     async def take() -> None:
         async with lock as hold:
@@ -398,6 +400,64 @@ async def test_functions_of_many_tasks_run_in_one_step(locks: LockClient, faults
     assert order == list(range(100))
     assert results == [n * n for n in range(100)]
     assert faults.sent.count("join") == 1
+
+
+async def test_who_comes_again_runs_with_others_and_never_twice_in_a_row(locks: LockClient, faults: Faults) -> None:
+    """Of two calls only one waits for the loop; nobody gets more than two ahead; all under one ticket."""
+    lock, counts, ahead, at_once = locks.lock("k"), [0] * 10, [], []
+
+    async def visit(me: int) -> None:
+        for _ in range(50):
+            before = loop_steps
+            await lock.run(lambda: count(me))
+            at_once.append(before == loop_steps)
+
+    def count(me: int) -> None:
+        counts[me] += 1
+        ahead.append(max(counts) - min(counts))
+
+    async def watch() -> None:
+        nonlocal loop_steps
+        while True:
+            loop_steps += 1
+            await asyncio.sleep(0)
+
+    loop_steps = 0
+    watcher = asyncio.create_task(watch())
+    await asyncio.gather(*map(visit, range(10)))
+    watcher.cancel()
+    assert counts == [50] * 10
+    assert max(ahead) <= 2
+    assert 200 < sum(at_once) < 300
+    assert faults.sent.count("join") == 1
+
+
+async def test_a_function_that_starts_others_does_not_run_them_inside_itself(locks: LockClient) -> None:
+    """As a task factory that begins tasks eagerly would: they wait until it has ended."""
+    lock, order, started = locks.lock("k"), [], []
+
+    def nest() -> None:
+        order.append("begin")
+        started.extend(_begun(lock.run(lambda name=name: order.append(name))) for name in ("first", "second"))
+        order.append("end")
+
+    async def again() -> None:
+        await lock.run(lambda: order.append("again"))
+        await lock.run(nest)
+
+    await asyncio.gather(again(), again())
+    for rest in started:
+        await rest
+    assert order.count("begin") == order.count("end") == 2
+    assert [order[i + 1] for i, step in enumerate(order) if step == "begin"] == ["end", "end"]
+    assert sorted(order[2:]).count("first") == sorted(order[2:]).count("second") == 2
+
+
+def _begun(run: Coroutine[Any, Any, None]) -> Future[None]:
+    """Begin *run* here and now; return what it waits for."""
+    waits_for = run.send(None)
+    assert isinstance(waits_for, asyncio.Future)
+    return waits_for
 
 
 async def test_a_function_that_raises_harms_only_its_own_task(locks: LockClient) -> None:

@@ -70,6 +70,7 @@ if instead_of ~= '' then
   part(instead_of, client)
   let_in()
 end
+if records[id] and records[id].gone == 0 then touch(id) end -- asked again: written again, for a WAIT behind it
 local answer = not records[id] and stand() or look(id, life)
 if answer[1] == 'waiting' and ARGV[4] == '0' then
   drop(id)
