@@ -16,6 +16,7 @@ __all__ = [
 COMMANDS = (
     *("ping", "hello", "select", "evalsha", "script|load", "scan", "subscribe", "publish"),
     *("time", "hget", "hmget", "hset", "hdel", "del", "pexpireat"),
+    *("hexists", "hscan", "persist", "zadd", "zrem", "zrangebyscore", "xadd", "xdel", "xrange", "xtrim"),  # stock
 )
 CLUSTER_COMMANDS = (
     *(name for name in COMMANDS if name not in ("select", "subscribe", "publish")),
@@ -23,7 +24,7 @@ CLUSTER_COMMANDS = (
 )
 CONFIRMING = ("wait",)  # for min_replicas
 LOOKING = ("info", "config|get")  # for all that `aiodlock doctor` can see
-WATCHING = ("ping", "hello", "subscribe", "sentinel|master", "sentinel|get-master-addr-by-name")  # of a sentinel
+WATCHING = ("hello", "subscribe", "sentinel|master", "sentinel|get-master-addr-by-name")  # of a sentinel
 
 
 def acl_line(
@@ -37,16 +38,13 @@ def acl_line(
 ) -> tuple[str, ...]:
     """Return the ``ACL SETUSER`` command of a user who can keep lines under *prefix* and nothing else.
 
-    ``scan`` is for ``inspect``, ``del`` for latches; without pushes ``subscribe`` and ``publish`` are not needed.
-    In a *cluster* it is given to every server. *confirming* adds what ``min_replicas`` needs, *looking* what lets
+    ``scan`` is for ``inspect``, ``del`` for latches; without pushes ``subscribe`` and ``publish`` are not needed. In a
+    *cluster* it is given to every server. *confirming* adds what ``min_replicas`` needs, *looking* what lets
     ``aiodlock doctor`` see how the server is set up.
     """
     keys = (f"~{prefix}:*", f"&{prefix}:calls:*")
-    names = (
-        *(CLUSTER_COMMANDS if cluster else COMMANDS),
-        *(CONFIRMING if confirming else ()),
-        *(LOOKING if looking else ()),
-    )
+    keeping = CLUSTER_COMMANDS if cluster else COMMANDS
+    names = (*keeping, *(CONFIRMING if confirming else ()), *(LOOKING if looking else ()))
     return "ACL", "SETUSER", user, "reset", "on", f">{password}", *keys, "-@all", *(f"+{name}" for name in names)
 
 

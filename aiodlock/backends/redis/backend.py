@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from aiodlock._core.line import Answer, LineId, Row, Ticket, TicketId, tombstone_life
+from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.batches import Batch
@@ -31,6 +33,7 @@ from aiodlock.backends.redis.scripts import (
     to_int,
     to_none,
 )
+from aiodlock.backends.redis.stock import RedisStockroom
 from aiodlock.backends.redis.wire import Decode, Link
 from aiodlock.errors import BackendUnavailableError
 from aiodlock.policy import check_count
@@ -58,8 +61,8 @@ class _Heads(NamedTuple):
 class Lines:
     """One client's lines in Redis: every verb, over whatever *route* leads to them."""
 
-    def __init__(self, route: Route, calls: Calls, *, address: str, trusts_calls: bool = True) -> None:
-        self.capabilities = Capabilities(pushes=calls.pushes, trusts_calls=trusts_calls)
+    def __init__(self, route: Route, calls: Calls, *, address: str) -> None:
+        self.capabilities = Capabilities(pushes=calls.pushes)
         self.address = address
         self._route = route
         self._calls = calls
@@ -171,11 +174,12 @@ class RedisBackend(Lines):
         )
         self._nodes, grants = [self._node], None
         if min_replicas:
-            second = Node(address, name=name, greet=_expect_master, patience=patience)
-            self._nodes.append(second)
-            grants = Confirming(second, replicas=min_replicas, within=patience / 3)
-        route = Single(self._node, calls, grants=grants, others=self._nodes[1:])
-        super().__init__(route, calls, address=str(address), trusts_calls=not min_replicas)
+            self._nodes.append(Node(address, name=name, greet=_expect_master, patience=patience))
+            grants = Confirming(self._nodes[1], replicas=min_replicas, within=patience / 3)
+        route = Single(self._nodes, calls, grants)
+        super().__init__(route, calls, address=str(address))
+        confirmed_only = min_replicas > 0
+        self.capabilities = replace(self.capabilities, trusts_calls=not confirmed_only, stock=not confirmed_only)
 
     @classmethod
     def from_url(
@@ -191,6 +195,9 @@ class RedisBackend(Lines):
         """Return the backend of ``redis://``, ``rediss://`` or ``unix://``."""
         address = Address.from_url(url, unverified=unverified)
         return cls(address, prefix=prefix, pushes=pushes, patience=patience, min_replicas=min_replicas)
+
+    def stock(self, terms: Terms) -> RedisStockroom:
+        return RedisStockroom(self._node, self._keys, terms)
 
     async def diagnose(self) -> Sequence[Finding]:
         return await diagnose(self._node, self._keys, min_replicas=self.min_replicas)

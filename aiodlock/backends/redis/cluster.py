@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from redis.crc import key_slot
 
-from aiodlock.backends.base import Reply
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.backend import Lines
 from aiodlock.backends.redis.calls import Calls
@@ -89,7 +87,6 @@ class Cluster:
         self._map = SlotMap()
         self._members: dict[Spot, _Member] = {}
         self._channels: dict[int, bytes] = {}
-        self._hops: WeakKeyDictionary[Reply[Any], int] = WeakKeyDictionary()
         self._has_moved = False  # a slot that we listen to: whoever waits has to look
         self._stale = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
@@ -200,7 +197,8 @@ class Cluster:
             return True
         if redirection is None or entry[1] is _to_listening:
             return False
-        if not self._may_hop(entry[0]):
+        entry[0].hops += 1
+        if entry[0].hops > _MOST_HOPS:
             entry[0].fail(BackendUnavailableError(f"sent from server to server {_MOST_HOPS} times: {error}"))
             return True
         member = self._members.get(redirection.spot) or self._join(redirection.spot)
@@ -212,10 +210,6 @@ class Cluster:
             member.node.send(_ASKING, to_none).add_done_callback(_look_at)
         member.node.take(entry)
         return True
-
-    def _may_hop(self, reply: Reply[Any]) -> bool:
-        self._hops[reply] = self._hops.get(reply, 0) + 1
-        return self._hops[reply] <= _MOST_HOPS
 
     # --- the map ---------------------------------------------------------------------------------------------
 

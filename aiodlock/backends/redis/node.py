@@ -67,6 +67,11 @@ class Node:
         self._down = "not connected"
         self._keeper: asyncio.Task[None] | None = None
 
+    @property
+    def is_up(self) -> bool:
+        """Whether a command sent now goes out, now or as soon as the first connection is made."""
+        return self._link is not None or self._early is not None
+
     async def open(self) -> None:
         """Connect once, or raise; from then on connect again whenever the connection is lost."""
         self._link = await self._dial()
@@ -80,11 +85,6 @@ class Node:
         """Do the same; what is sent meanwhile goes out when the first attempt has succeeded."""
         self._early = []
         self._keeper = asyncio.create_task(self._begin(), name=f"aiodlock: {self.address}")
-
-    @property
-    def is_up(self) -> bool:
-        """Whether a command sent now goes out, now or as soon as the first connection is made."""
-        return self._link is not None or self._early is not None
 
     @property
     def peer(self) -> tuple[str, int] | None:
@@ -130,19 +130,18 @@ class Node:
             self._down = str(error)
             self._fail_early()
             self._on_down()
-            await self._keep(None)
-        else:
-            early, self._early, self._link = self._early, None, link
-            for entry in early or ():
-                link.take(entry)
-            await self._keep(link)
+            link = await self._redial()
+        early, self._early, self._link = self._early, None, link
+        for entry in early or ():
+            link.take(entry)
+        await self._keep(link)
 
     async def _keep(self, link: Link | None) -> None:
         while True:
             if link is not None:
                 self._down = await link.lost()
-                self._link = None
-                self._on_down()
+            self._link = None
+            self._on_down()
             link = await self._redial()
             self._link = link
             asyncio.get_running_loop().call_soon(self._on_up, link.via)  # what it raises must not end this task

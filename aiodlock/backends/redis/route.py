@@ -39,7 +39,7 @@ class Route(Protocol):
         ...
 
     def grant(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
-        """Send a join or a renewal, whose answer may have to be confirmed by others before it counts."""
+        """Do the same with a join or a renewal, which may need more to count."""
         ...
 
     def masters(self) -> Sequence[Node]:
@@ -50,15 +50,12 @@ class Route(Protocol):
 class Single:
     """All lines on one server, all calls on one channel, subscribed when the connection is made.
 
-    Joins and renewals travel by *grants*, where replicas have to confirm them; its connection is among *others*.
+    The first of *nodes* carries everything, except joins and renewals if there are *grants*.
     """
 
-    def __init__(
-        self, node: Node, calls: Calls, *, grants: Confirming | None = None, others: Sequence[Node] = ()
-    ) -> None:
-        self._node = node
-        self._nodes = (node, *others)
-        self._grants = grants or node
+    def __init__(self, nodes: Sequence[Node], calls: Calls, grants: Confirming | None = None) -> None:
+        self._nodes, self._node = nodes, nodes[0]
+        self._grants = grants or nodes[0]
         self._channel = calls.channel if calls.pushes else b""
 
     async def open(self) -> None:

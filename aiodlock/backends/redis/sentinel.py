@@ -76,4 +76,3 @@ def judge_sentinels(answers: Sequence[Told | Exception]) -> Finding:
 
 async def _subscribe(link: Link) -> None:
     await link.send(command("SUBSCRIBE", _SWITCHED), to_none)
-    await link.send(command("PING"), to_none)  # what a quiet connection is asked by, later: see that it may be

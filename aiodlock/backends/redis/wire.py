@@ -88,15 +88,20 @@ class Link(asyncio.Protocol):
         """
         reply: Reply[_T] = Reply()
         if self._paused or self._backlog or self.reason or len(self._pending) >= _MOST_IN_FLIGHT:
-            self._wait((reply, decode, payload, load))
+            self.take((reply, decode, payload, load))
         else:
             self._write((reply, decode, payload, load))
         return reply
 
     def take(self, entry: Entry) -> None:
         """Send a command that somebody waits for already."""
-        self._wait(entry)
-        self._advance()
+        if not (self._paused or self._backlog or self.reason) and len(self._pending) < _MOST_IN_FLIGHT:
+            self._write(entry)
+        elif not self.reason and len(self._backlog) < _MOST_WAITING:
+            self._backlog.append(entry)
+        else:
+            reason = self.reason or f"{_MOST_WAITING} commands wait already"
+            entry[0].fail(BackendUnavailableError(f"{self.where}: {reason}"))
 
     async def aclose(self, reason: str) -> None:
         """Close politely if nothing is in doubt; in any case soon."""
@@ -161,14 +166,6 @@ class Link(asyncio.Protocol):
             self._advance()
 
     # --- out -------------------------------------------------------------------------------------------------
-
-    def _wait(self, entry: Entry) -> None:
-        """Keep a command that cannot go out now, if it ever can."""
-        if not self.reason and len(self._backlog) < _MOST_WAITING:
-            self._backlog.append(entry)
-        else:
-            reason = self.reason or f"{_MOST_WAITING} commands wait already"
-            entry[0].fail(BackendUnavailableError(f"{self.where}: {reason}"))
 
     def _write(self, entry: Entry) -> None:
         # Alone on the wire: at once. But the first of many would travel alone, and the others wait for its reply.
