@@ -235,10 +235,8 @@ class LockClient:
     def _policy(self, settings: Settings) -> Policy:
         if not settings:
             return self._default
-        if settings.get("fair") and not self._backend.capabilities.ordered:
-            raise UnsupportedError(
-                f"{self._backend.address} keeps no order: leave fair=True out, or use another backend"
-            )
+        if not self._backend.capabilities.ordered and (settings.get("fair") or settings.get("linger")):
+            raise UnsupportedError(f"{self._backend.address} does not know who waits: leave fair and linger out")
         return Policy(**{"waiting": self._waiting, **settings})  # type: ignore[arg-type]
 
     def _require(self, kind: str, what: str) -> None:

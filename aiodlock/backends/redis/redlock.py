@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import glob
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -136,6 +136,8 @@ class RedlockBackend:
         if instead_of is not None:
             await self.leave(replace(ticket, id=instead_of))
         async with stand.turn:
+            if stand.is_over:
+                return Gone(GoneWhy.BURIED)
             if instead_of is not None and queue and not stand.tries:
                 return Waiting(1, random.uniform(*_AFTER_BATCH), 0)
             if stand.epoch:
@@ -382,8 +384,9 @@ class RedlockBackend:
             self._stands.pop(self._ended.popleft()[1], None)
 
     def _agreed(self, rows: list[Row]) -> Row:
-        remaining = largest([row.remaining for row in rows], self._majority)
-        return replace(max(rows, key=lambda row: row.epoch or 0), remaining=remaining)
+        """Return what the majority knows: the epoch that was written back, and how long it lives there."""
+        epoch, _ = Counter(row.epoch for row in rows).most_common(1)[0]
+        return replace(rows[0], epoch=epoch, remaining=largest([row.remaining for row in rows], self._majority))
 
 
 def _heard(votes: Mapping[int, _T | Exception]) -> dict[int, _T]:
