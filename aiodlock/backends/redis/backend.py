@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from aiodlock._core.line import Answer, LineId, Reconnected, Row, Ticket, TicketId, tombstone_life
+from aiodlock._core.line import Answer, Gone, GoneWhy, LineId, Reconnected, Row, Ticket, TicketId, tombstone_life
 from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.batches import Batch
@@ -143,8 +143,12 @@ class RedisBackend:
     def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
         return inspect(self._node, self._keys, kind, pattern)
 
-    def change_weight(self, ticket: Ticket, weight: int) -> Awaitable[Answer]:
-        return self._call(_WEIGHT, ticket.line, ticket.id, weight, decode=to_answer)
+    async def change_weight(self, ticket: Ticket, weight: int) -> Answer:
+        payload = self._pack(_WEIGHT, ticket.line, (ticket.id, weight))
+        answer = await self._grants.send(payload, to_answer, _WEIGHT.load)
+        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:  # it tells of a life, as a renewal does
+            raise BackendUnavailableError(f"{self.address}: {answer.why.value}")
+        return answer
 
     def change_size(self, line: LineId, size: int) -> Awaitable[None]:
         return self._call(_SIZE, line, size, decode=to_none)
@@ -158,7 +162,8 @@ class RedisBackend:
         return self._call(_LATCH, line, *arguments, decode=to_int)
 
     async def diagnose(self) -> Sequence[Finding]:
-        return await diagnose(self._node, self._keys, min_replicas=self.min_replicas)
+        pushes = self.capabilities.pushes
+        return await diagnose(self._node, self._keys, pushes=pushes, min_replicas=self.min_replicas)
 
     def _call(
         self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
@@ -189,5 +194,6 @@ class RedisBackend:
 
 
 async def _expect_master(link: Link) -> None:
-    if link.role != "master":  # a replica of an older or later time; it would refuse to write
-        raise BackendUnavailableError(f"{link.where}: is a {link.role}, not a master: give the master's address")
+    if link.role != "master":
+        hint = "give the master's address, or redis+sentinel:// to have it found"
+        raise BackendUnavailableError(f"{link.where}: the server is a {link.role}: {hint}")

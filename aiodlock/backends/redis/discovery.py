@@ -16,6 +16,7 @@ from aiodlock.errors import BackendUnavailableError, ConfigurationError
 __all__ = ["Sentinels", "Told"]
 
 _PORT = 26379
+_LEAST = 0.05  # seconds
 _HINT = "give redis+sentinel://user:password@host1:port,host2,host3/service/db"
 
 
@@ -31,13 +32,13 @@ class Told(NamedTuple):
 class Sentinels:
     """The sentinels of one *service*; *server* is how to be let in by the master, wherever it is.
 
-    *patience*: how long to wait for a sentinel that says nothing.
+    *patience*: how long a sentinel may take to answer.
     """
 
     service: str
     sentinels: tuple[Address, ...]
     server: Address = field(default_factory=Address)
-    patience: float = 0.5
+    patience: float = 1.0
 
     def __str__(self) -> str:
         scheme = "rediss+sentinel" if self.server.tls else "redis+sentinel"
@@ -89,13 +90,24 @@ class Sentinels:
         return max(told)
 
     async def ask(self) -> list[Told | Exception]:
-        """Return what each of the sentinels says, or why it says nothing."""
+        """Return what each of the sentinels says, or why it says nothing.
+
+        When most of them have spoken the others get as long again: one that hangs must not hold up every connect.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         asked = [asyncio.ensure_future(self._ask(sentinel)) for sentinel in self.sentinels]
+        silent = set(asked)
         try:
-            return await asyncio.gather(*asked)
+            while len(silent) > (len(asked) - 1) // 2:
+                _, silent = await asyncio.wait(silent, return_when=asyncio.FIRST_COMPLETED)
+            if silent:
+                await asyncio.wait(silent, timeout=max(_LEAST, loop.time() - began))
         finally:
             for one in asked:
                 one.cancel()
+            await asyncio.wait(asked)
+        return [one.result() if not one.cancelled() else _late(self) for one in asked]
 
     async def _ask(self, sentinel: Address) -> Told | Exception:
         link: Link | None = None
@@ -109,12 +121,16 @@ class Sentinels:
                 name = await link.send(command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service), _to_name)
                 return Told(epoch, *name)
         except TimeoutError:
-            return BackendUnavailableError(f"{sentinel}: no answer in time")
+            return _late(sentinel)
         except Exception as error:
             return error
         finally:
             if link is not None:
                 link.abort("asked")
+
+
+def _late(whose: object) -> BackendUnavailableError:
+    return BackendUnavailableError(f"{whose}: no answer in time")
 
 
 def _link(sentinel: Address) -> Link:

@@ -13,7 +13,7 @@ from aiodlock.backends.redis.acl import COMMANDS, CONFIRMING, LOOKING, acl_line,
 from aiodlock.cli.doctor import examine
 from aiodlock.cli.session import Stop
 from aiodlock.events import Event, SetupDoubted
-from aiodlock.testing.servers import RedisReplica, RedisServer, SentinelService
+from aiodlock.testing.servers import RedisReplica, RedisServer
 from tests.integration.redis.conftest import Client, until
 
 Connect = Callable[..., Awaitable[Client]]
@@ -69,15 +69,6 @@ async def test_replicas_are_counted(connect: Connect) -> None:
         assert (levels["replicas"], levels["min-replicas"]) == ("error", "ok")
         for client in (plain, asking):
             await client.backend.aclose()
-
-
-async def test_sentinels_are_asked() -> None:
-    with SentinelService() as service:
-        backend = aiodlock.connect(service.url).backend
-        await backend.open(lambda call: None)
-        first, *_ = await backend.diagnose()  # type: ignore[attr-defined]
-        assert first.found == f"3 of 3 answer, the master is 127.0.0.1:{service.master.port}"
-        await backend.aclose()
 
 
 # --- rights --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,6 +69,22 @@ async def test_two_dead_sentinels_hide_nothing(service: SentinelService) -> None
             stack.enter_context(sentinel.paused())
         async with client_of(service, "a", patience=3.0) as locks, locks.lock("hidden"):
             assert port_of(locks) is not None
+
+
+async def test_sentinels_are_part_of_a_diagnosis(service: SentinelService) -> None:
+    async with client_of(service, "a") as locks:
+        assert isinstance(locks.backend, SentinelBackend)
+        first, *_ = await locks.backend.diagnose()
+        assert first.found == f"3 of 3 answer, the master is 127.0.0.1:{service.master.port}"
+
+
+async def test_a_sentinel_that_hangs_holds_nobody_up(service: SentinelService) -> None:
+    """The others have spoken: it gets as long again, not all the time that there is."""
+    sentinels = replace(Sentinels.from_url(service.url), patience=60.0)
+    with service.sentinels[1].paused():
+        async with asyncio.timeout(10):
+            answers = await sentinels.ask()
+    assert [isinstance(answer, Told) for answer in answers] == [True, False, True]
 
 
 async def test_the_newest_configuration_is_believed(service: SentinelService, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +229,7 @@ async def test_a_frozen_master_is_left_when_the_sentinels_say_so(service: Sentin
     assert await follows_a_frozen_master(service)
 
 
+@pytest.mark.long
 async def test_a_client_that_does_not_listen_to_the_sentinels_is_found(
     service: SentinelService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
