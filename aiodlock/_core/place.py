@@ -209,6 +209,9 @@ class Place:
     def visit(self, now: float) -> bool:
         """Do what is due; return whether to renew."""
         if self.state is INSIDE:
+            if self.deadline - now > 0.7 * self.life and now < self.last_moment:
+                self.plan_visit(now)  # planned for its join, long before it has to be renewed
+                return False
             return self.cohort.visit(self, now)
         if self.state is GONE:
             self._send_leave()
@@ -230,8 +233,9 @@ class Place:
     @property
     def last_moment(self) -> float:
         """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
-        limits = (own._limit for own in self.holds if own._loss is None)
-        return min(self.deadline, min(limits, default=math.inf) if self.holds else self.idle_until)
+        if not self.holds:
+            return min(self.deadline, self.idle_until)
+        return min(self.deadline, *(own._limit for own in self.holds if own._loss is None))
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
@@ -310,11 +314,13 @@ class Place:
             self.look()  # what we know is too old to be believed
             return
         self._move(INSIDE)
-        self.fence, self.last_fence = fence(epoch, 0), fence(epoch, LAST_COUNT)
+        self.fence = fence(epoch, 0)
+        self.last_fence = self.fence + LAST_COUNT
         self.life, self.deadline = life, deadline
         self.company, self.company_since = company or self.company, now
         self.set_until()
-        self.plan_visit(now)
+        if self.slot is None or self.slot > deadline:
+            self.plan_visit(now)
         self.cohort.entered(self, now)
 
     def _stay(self, deadline: float, answer: Inside) -> None:

@@ -79,7 +79,10 @@ class Link(asyncio.Protocol):
         A reply ``NOSCRIPT`` means that nothing was done: it is cured by sending *load*, and the command again.
         """
         reply: Reply[_T] = Reply()
-        self._enqueue((reply, decode, payload, load))
+        if self._paused or self._backlog or self.reason or len(self._pending) >= _MOST_IN_FLIGHT:
+            self._wait((reply, decode, payload, load))
+        else:
+            self._write((reply, decode, payload, load))
         return reply
 
     async def aclose(self, reason: str) -> None:
@@ -146,14 +149,13 @@ class Link(asyncio.Protocol):
 
     # --- out -------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, entry: _Entry) -> None:
-        if not (self._paused or self._backlog or self.reason) and len(self._pending) < _MOST_IN_FLIGHT:
-            self._write(entry)
-        elif not self.reason and len(self._backlog) < _MOST_WAITING:
+    def _wait(self, entry: _Entry) -> None:
+        """Keep a command that cannot go out now, if it ever can."""
+        if not self.reason and len(self._backlog) < _MOST_WAITING:
             self._backlog.append(entry)
         else:
             reason = self.reason or f"{_MOST_WAITING} commands wait already"
-            entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}"))
+            entry[0].fail(BackendUnavailableError(f"{self.where}: {reason}"))
 
     def _write(self, entry: _Entry) -> None:
         # Alone on the wire: at once. But the first of many would travel alone, and the others wait for its reply.
@@ -214,7 +216,8 @@ class Link(asyncio.Protocol):
         code = error.partition(" ")[0]
         if code == "NOSCRIPT" and load is not None and load not in self._unloadable:
             self._load(load)
-            self._enqueue(entry)
+            self._wait(entry)
+            self._advance()
             return
         self._unloadable.discard(load)
         answer.fail(_as_error(self.where, code, error))

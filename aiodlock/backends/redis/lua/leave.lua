@@ -14,16 +14,16 @@ if packed[2] and inside == 1 and waiting == 0 and head == id and now < soonest a
   local till = math.max(now + KEPT, graves)
   local is_wrong = till > kept or kept > till + 3 * SLACK
   if is_wrong then kept = till + SLACK end
+  redis.call('HDEL', KEY, 't' .. id) -- first: see take_no_memory
   redis.call('HSET', KEY,
     'line', struct.pack(HEADER, size, last, 0, 0, 0, serial, FAR, FAR, kept, graves, '', '', '', '', grave, newest))
-  redis.call('HDEL', KEY, 't' .. id)
   if is_wrong then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
   return
 end
 --#include line.lua
 
 part(id, client)
-if remembered > 0 then bury(id, 1, now + remembered) end
+if remembered > 0 then bury(id, 1, now + remembered) take_no_memory() end
 sweep()
 let_in()
 close()

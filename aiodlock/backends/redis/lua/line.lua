@@ -178,6 +178,12 @@ local function look(id, life)
   return { 'waiting', line.inside + record.serial - read(line.first).serial, again, line.last, line.size, holder() }
 end
 
+-- When its memory is full, Redis refuses a script whose first write could take more of it, and no other. Who renews or
+-- leaves takes none to speak of, and must not lose a lock, or keep one, because others have filled the memory.
+local function take_no_memory()
+  redis.call('HDEL', KEY, '')
+end
+
 local function write(command, fields)
   for i = 1, #fields, 1000 do redis.call(command, KEY, unpack(fields, i, math.min(i + 999, #fields))) end
 end
@@ -202,10 +208,10 @@ local function save()
     fields[#fields + 1], fields[#fields + 2] = 't' .. id, struct.pack(RECORD,
       r.gone, r.weight, r.ends, r.since, r.epoch, r.serial, r.prev, r.next, r.client, r.owner)
   end
-  write('HSET', fields)
   local old = {}
   for id in pairs(line.removed) do old[#old + 1] = 't' .. id end
   write('HDEL', old)
+  write('HSET', fields)
   if expire_at then redis.call('PEXPIREAT', KEY, expire_at) end
 end
 
