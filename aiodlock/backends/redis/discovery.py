@@ -92,15 +92,16 @@ class Sentinels:
     async def ask(self) -> list[Told | Exception]:
         """Return what each of the sentinels says, or why it says nothing.
 
-        When most of them have spoken the others get as long again: one that hangs must not hold up every connect.
+        When most of them have named a master the others get as long again: one that hangs must not hold everybody up.
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
         asked = [asyncio.ensure_future(self._ask(sentinel)) for sentinel in self.sentinels]
-        silent = set(asked)
+        silent, told = set(asked), 0
         try:
-            while len(silent) > (len(asked) - 1) // 2:
-                _, silent = await asyncio.wait(silent, return_when=asyncio.FIRST_COMPLETED)
+            while silent and told <= len(asked) // 2:
+                spoken, silent = await asyncio.wait(silent, return_when=asyncio.FIRST_COMPLETED)
+                told += sum(isinstance(one.result(), Told) for one in spoken)
             if silent:
                 await asyncio.wait(silent, timeout=max(_LEAST, loop.time() - began))
         finally:

@@ -13,6 +13,7 @@ import pytest
 import aiodlock
 from aiodlock import BackendUnavailableError, Hold, LockClient
 from aiodlock.backends.redis.acl import WATCHING, sentinel_acl_line
+from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.discovery import Sentinels, Told
 from aiodlock.backends.redis.sentinel import SentinelBackend
 from aiodlock.errors import ConfigurationError
@@ -124,6 +125,21 @@ async def test_the_documented_rights_at_the_sentinels_are_enough_and_needed(
         assert await found_by(service)
     else:
         assert not await found_by(service, f"-{missing}")
+
+
+async def test_the_only_one_left_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That the others are down is known at once, and no reason to be impatient with it."""
+    answered = asyncio.Event()
+
+    async def ask(self: Sentinels, sentinel: Address) -> object:
+        if sentinel.host != "slow":
+            return OSError("refused")
+        await answered.wait()
+        return Told(1, "h", 1)
+
+    monkeypatch.setattr(Sentinels, "_ask", ask)
+    asyncio.get_running_loop().call_later(0.3, answered.set)
+    assert await Sentinels.from_url("redis+sentinel://a,slow,b/m1").master() == Told(1, "h", 1)
 
 
 @pytest.mark.parametrize("what", ["service", "sentinels"])
