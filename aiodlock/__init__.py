@@ -2,6 +2,7 @@
 
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import Row
+from aiodlock._core.stock import AlreadyTaken, Audit, Remaining, Returned, Sale, SoldOut, Taken
 from aiodlock.client import LockClient, connect
 from aiodlock.errors import (
     AcquireTimeoutError,
@@ -20,6 +21,7 @@ from aiodlock.errors import (
     TooManyWaitersError,
     UnsupportedError,
 )
+from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.locks.election import Election
 from aiodlock.locks.latch import Latch
 from aiodlock.locks.lock import Lock
@@ -32,7 +34,9 @@ from aiodlock.policy import Policy, Poll, Push, Retry
 __all__ = [
     "AcquireTimeoutError",
     "AiodlockError",
+    "AlreadyTaken",
     "AnySegment",
+    "Audit",
     "BackendDataError",
     "BackendError",
     "BackendUnavailableError",
@@ -57,12 +61,18 @@ __all__ = [
     "QuorumError",
     "ReadLock",
     "ReadWriteLock",
+    "Remaining",
     "Retry",
+    "Returned",
     "Row",
+    "Sale",
     "SegmentHold",
     "SegmentLock",
     "SegmentedLock",
+    "SegmentedStock",
     "Semaphore",
+    "SoldOut",
+    "Taken",
     "TooManyWaitersError",
     "UnsupportedError",
     "WriteHold",

@@ -18,6 +18,7 @@ from aiodlock.backends.registry import backend_of
 from aiodlock.clock import Clock, SystemClock
 from aiodlock.errors import ClientClosedError
 from aiodlock.events import EventQueue, EventSink
+from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.election import Election
 from aiodlock.locks.latch import Latch
@@ -201,6 +202,32 @@ class LockClient:
     def election(self, key: str, **policy: Unpack[Settings]) -> Election:
         """Return the election of the role *key*: one process leads at a time. No I/O."""
         return Election(self, check_key(key), self._policy(policy))
+
+    def stock(
+        self,
+        key: str,
+        *,
+        segments: int = 1,
+        memory: float = 3600.0,
+        once_per_buyer: bool = False,
+        outbox: bool = False,
+        patience: float = 5.0,
+    ) -> SegmentedStock:
+        """Return the stock of *key*, spread over *segments*. No I/O.
+
+        *memory*: seconds that an order is remembered after it was last changed. *once_per_buyer*: one order each.
+        *outbox*: write every movement down for a relay, in the same step. *patience*: seconds without an answer after
+        which a call gives up. All but *patience* have to be the same for everybody who uses the key.
+        """
+        return SegmentedStock(
+            self,
+            check_key(key),
+            segments=segments,
+            memory=memory,
+            once_per_buyer=once_per_buyer,
+            outbox=outbox,
+            patience=patience,
+        )
 
     def _policy(self, settings: Settings) -> Policy:
         return Policy(**{"waiting": self._waiting, **settings}) if settings else self._default  # type: ignore[arg-type]

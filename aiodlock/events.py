@@ -21,6 +21,8 @@ __all__ = [
     "LockReleased",
     "SetupDoubted",
     "SizeDiffered",
+    "StockReturned",
+    "StockTaken",
     "TaskFailed",
 ]
 
@@ -105,6 +107,27 @@ class SetupDoubted(Event):
     found: str
     advice: str
     severe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StockTaken(Event):
+    """An order has its articles; told each time that it was asked for."""
+
+    name: ClassVar[str] = "stock.taken"
+    key: str
+    order: str
+    quantity: int
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class StockReturned(Event):
+    """An order was put back."""
+
+    name: ClassVar[str] = "stock.returned"
+    key: str
+    order: str
+    quantity: int
 
 
 @dataclass(frozen=True, slots=True)

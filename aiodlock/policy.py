@@ -22,7 +22,9 @@ __all__ = [
     "Retry",
     "Settings",
     "check_count",
+    "check_flag",
     "check_key",
+    "check_seconds",
     "check_ttl",
     "check_wait",
 ]
@@ -57,8 +59,8 @@ class Poll:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_seconds("Poll(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
-        _check_seconds("Poll(jitter)", self.jitter, least=0.0, most=1.0)
+        check_seconds("Poll(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
+        check_seconds("Poll(jitter)", self.jitter, least=0.0, most=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         check_count("Retry(times)", self.times)
-        _check_seconds("Retry(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
+        check_seconds("Retry(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
 
 
 class Settings(TypedDict, total=False):
@@ -111,11 +113,11 @@ class Policy:
     def __post_init__(self) -> None:
         check_ttl(self.ttl)
         for name in ("renew", "fair", "reentrant"):
-            _check_flag(name, getattr(self, name))
+            check_flag(name, getattr(self, name))
         if self.max_hold is not None:
-            _check_seconds("max_hold", self.max_hold, least=_SHORTEST_TTL, most=math.inf)
+            check_seconds("max_hold", self.max_hold, least=_SHORTEST_TTL, most=math.inf)
         check_wait(self.wait)
-        _check_seconds("linger", self.linger, least=0.0, most=_LONGEST_TTL)
+        check_seconds("linger", self.linger, least=0.0, most=_LONGEST_TTL)
         if self.linger and not self.shares:
             raise ConfigurationError(
                 "linger keeps a ticket for the next local task: leave out fair=True and renew=False"
@@ -131,31 +133,33 @@ class Policy:
         return self.renew and not self.fair
 
 
-def check_key(key: object) -> str:
+def check_key(key: object, *, what: str = "key") -> str:
     """Return *key* if it can be one, else raise `InvalidKeyError` that says what to change."""
+    if isinstance(key, str) and 0 < len(key) <= _LARGEST_KEY and key.isascii() and key.isprintable():
+        return key  # almost always
     if not isinstance(key, str):
-        raise InvalidKeyError(f"key {key!r} is not a string: give str, for example f'order:{{id}}'")
+        raise InvalidKeyError(f"{what} {key!r} is not a string: give str, for example f'order:{{id}}'")
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
-        raise InvalidKeyError(f"key {key!r} has a lone surrogate: decode the bytes it came from as UTF-8") from None
+        raise InvalidKeyError(f"{what} {key!r} has a lone surrogate: decode the bytes it came from as UTF-8") from None
     if not 1 <= size <= _LARGEST_KEY:
-        raise InvalidKeyError(f"key {key[:40]!r} has {size} bytes: give 1 to {_LARGEST_KEY}, or its hash")
+        raise InvalidKeyError(f"{what} {key[:40]!r} has {size} bytes: give 1 to {_LARGEST_KEY}, or its hash")
     if not key.isprintable() and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in key):
-        raise InvalidKeyError(f"key {key!r} has a control character: remove or escape it")
+        raise InvalidKeyError(f"{what} {key!r} has a control character: remove or escape it")
     return key
 
 
 def check_ttl(ttl: object) -> float:
     """Return *ttl* if a lease can be so long."""
-    return _check_seconds("ttl", ttl, least=_SHORTEST_TTL, most=_LONGEST_TTL)
+    return check_seconds("ttl", ttl, least=_SHORTEST_TTL, most=_LONGEST_TTL)
 
 
 def check_wait(wait: object) -> float | None:
     """Return *wait* if it is None or seconds that can be waited."""
     if wait is None:
         return None
-    return _check_seconds("wait", wait, least=0.0, most=math.inf)
+    return check_seconds("wait", wait, least=0.0, most=math.inf)
 
 
 def check_count(name: str, value: object, *, least: int = 1, most: int = 1 << 30) -> int:
@@ -165,7 +169,8 @@ def check_count(name: str, value: object, *, least: int = 1, most: int = 1 << 30
     return value
 
 
-def _check_seconds(name: str, value: object, *, least: float, most: float) -> float:
+def check_seconds(name: str, value: object, *, least: float, most: float) -> float:
+    """Return *value* if it is a number of seconds from *least* to *most*."""
     try:
         seconds = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
     except OverflowError:
@@ -175,6 +180,8 @@ def _check_seconds(name: str, value: object, *, least: float, most: float) -> fl
     return seconds
 
 
-def _check_flag(name: str, value: object) -> None:
+def check_flag(name: str, value: object) -> bool:
+    """Return *value* if it is True or False."""
     if not isinstance(value, bool):
         raise ConfigurationError(f"{name}={value!r}: give True or False")
+    return value

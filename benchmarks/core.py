@@ -22,7 +22,7 @@ from benchmarks.environments import ROOT
 from benchmarks.figures import Spread
 from benchmarks.report import number, table
 
-__all__ = ["main"]
+__all__ = ["Check", "main", "verdict"]
 
 _PARKED, _HELD = 100_000, 10_000
 _HELD_SECONDS = 4.0  # longer than a ttl, so that a hold nobody renews is seen to be lost
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checks = [*_races(options.rounds, options.seconds), *_parked(options.idle_seconds), *_held()]
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(check) for check in checks], indent=1) + "\n")
-    rows = [[check.name, number(check.value), check.spread, check.floor, _verdict(check)] for check in checks]
+    rows = [[check.name, number(check.value), check.spread, check.floor, verdict(check)] for check in checks]
     print(table(["", "measured", "spread", "floor", ""], rows))
     return 1 if options.check and not all(check.holds for check in checks) else 0
 
@@ -123,7 +123,8 @@ def _in_own_process(part: str, count: int, seconds: float) -> dict[str, float]:
     return facts
 
 
-def _verdict(check: Check) -> str:
+def verdict(check: Check) -> str:
+    """Say whether a floor holds, where there is one."""
     return "" if check.floor == "" else "ok" if check.holds else "MISSED"
 
 

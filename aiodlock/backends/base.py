@@ -16,8 +16,30 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from aiodlock._core.line import Answer, Call, LineId, Row, Ticket, TicketId
+from aiodlock._core.stock import (
+    AlreadyTaken,
+    Audit,
+    Differs,
+    Entry,
+    Remaining,
+    Returned,
+    Sale,
+    Take,
+    Taken,
+    Terms,
+)
 
-__all__ = ["Backend", "Capabilities", "Diagnosing", "Finding", "OnCall", "Reply"]
+__all__ = [
+    "Backend",
+    "Capabilities",
+    "Diagnosing",
+    "Finding",
+    "OnCall",
+    "Preparing",
+    "Reply",
+    "Stocking",
+    "Stockroom",
+]
 
 _T = TypeVar("_T")
 
@@ -33,6 +55,7 @@ class Capabilities:
     trusts_calls: bool = True  # whoever is called is inside; otherwise a call means: look
     shared: bool = True  # other processes see the same lines
     most_tickets: int = 1_000_000  # per line
+    stock: bool = False  # whether it plays the role of `Stocking` too
 
 
 class Backend(Protocol):
@@ -111,6 +134,7 @@ class Reply(asyncio.Future[_T]):
     """A future whose owner is told in the very step in which the answer arrives: `then`, if it is set."""
 
     then: Callable[[Any], None] | None = None
+    hops = 0  # how often a wire sent its command on to another server
     otherwise: Callable[[Callable[[Any], None], Exception], None]  # told of an error; is given `then` as well
 
     def arrive(self, answer: _T) -> None:
@@ -144,4 +168,72 @@ class Diagnosing(Protocol):
 
     def diagnose(self) -> Awaitable[Sequence[Finding]]:
         """Look only: nothing on the server is changed."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A role that a backend may play beside its own: making what has to be on its server (`aiodlock mysql init`)."""
+
+    def prepare(self) -> Awaitable[str]:
+        """Make what is missing, for an unopened backend too; return what is there now."""
+        ...
+
+
+class Stockroom(Protocol):
+    """The stock of one key on a server. Every verb is one atomic step there and can be repeated.
+
+    What is due is done first: a reservation whose time is over goes back, an order that was remembered long enough is
+    forgotten. Each verb answers `Differs`, and does nothing, where the stock was made on other terms.
+    """
+
+    def load(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
+        """Open the sale with *quantity* more, unless it is open; return whether *operation* did."""
+        ...
+
+    def add(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
+        """Add to an open sale, once per *operation*; return whether it is open."""
+        ...
+
+    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale | Differs]]:
+        """Answer each of *takes*, in this order. Those accepted are written to the outbox in the same step.
+
+        An order is tried in its home segment, then in the others around; where none has enough but all have, home is
+        filled up from them. A refusal of one sent `again` is remembered, so that a copy which arrives late meets it.
+        """
+        ...
+
+    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
+        """Keep a reservation for good; return what the order has."""
+        ...
+
+    def put_back(self, order: str, buyer: str) -> Awaitable[Returned | AlreadyTaken | Differs]:
+        """Give back what the order has; one that is not there is buried: when it comes, it is `Returned`."""
+        ...
+
+    def remaining(self) -> Awaitable[Remaining | Differs]: ...
+
+    def rebalance(self) -> Awaitable[Remaining | Differs]:
+        """Spread what is left evenly."""
+        ...
+
+    def audit(self) -> Awaitable[Audit | Differs]:
+        """Count again, order by order."""
+        ...
+
+    def close(self) -> Awaitable[Remaining | Differs]:
+        """Sell nothing more. What was taken can be confirmed and put back as long as it is remembered."""
+        ...
+
+    def outbox(self, done: str, most: int) -> Awaitable[Sequence[Entry] | Differs]:
+        """Drop the entries up to the id *done* (none if it is empty), and return the next ones, oldest first."""
+        ...
+
+
+@runtime_checkable
+class Stocking(Protocol):
+    """A role that a backend may play beside its own: keeping stock."""
+
+    def stock(self, terms: Terms) -> Stockroom:
+        """Return the stock of a key. No I/O."""
         ...

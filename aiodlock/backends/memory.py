@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TypeVar
 
+from aiodlock._core.ledger import Ledger
 from aiodlock._core.line import (
     Answer,
     AskedToGo,
@@ -35,11 +36,23 @@ from aiodlock._core.line import (
     admit,
     tombstone_life,
 )
+from aiodlock._core.stock import (
+    AlreadyTaken,
+    Audit,
+    Differs,
+    Entry,
+    Remaining,
+    Returned,
+    Sale,
+    Take,
+    Taken,
+    Terms,
+)
 from aiodlock.backends.base import Capabilities, OnCall
 from aiodlock.clock import Clock, SystemClock
 from aiodlock.errors import ConfigurationError
 
-__all__ = ["MemoryBackend", "MemoryServer", "Network"]
+__all__ = ["MemoryBackend", "MemoryServer", "MemoryStockroom", "Network"]
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=Answer | Call)
@@ -114,6 +127,7 @@ class MemoryServer:
         self.clock = clock or SystemClock()
         self._lines: dict[LineId, _Line] = {}
         self._latches: dict[LineId, _Latch] = {}
+        self._ledgers: dict[str, Ledger] = {}  # as long as the server: a stock is data
         self._most_kept = _FEW  # lines and latches, until those that are over are looked for
 
     def join(self, ticket: Ticket, client: MemoryBackend, *, queue: bool, instead_of: TicketId | None) -> Answer:
@@ -202,6 +216,10 @@ class MemoryServer:
                 for watcher in latch.watchers:
                     watcher.push(Opened(line_id))
         return latch.left
+
+    def ledger(self, terms: Terms) -> Ledger:
+        """Return the stock of a key; its first use sets the terms."""
+        return self._ledgers.setdefault(terms.key, Ledger(terms))
 
     def forget(self, client: MemoryBackend) -> None:
         """Stop telling *client* of latches; its tickets live on until they leave or end."""
@@ -350,7 +368,7 @@ class MemoryBackend:
     closes.
     """
 
-    capabilities = Capabilities(shared=False)
+    capabilities = Capabilities(shared=False, stock=True)
 
     def __init__(
         self,
@@ -438,6 +456,59 @@ class MemoryBackend:
             "latch", lambda: self.server.latch(line, self, count=count, down=down, operation=operation, ttl=ttl)
         )
 
+    def stock(self, terms: Terms) -> MemoryStockroom:
+        return MemoryStockroom(self, terms)
+
     def _ask(self, verb: str, act: Callable[[], Answer]) -> Awaitable[Answer]:
         via = self.via
         return self.network.carry(verb, lambda: _stamp(act(), via))
+
+
+class MemoryStockroom:
+    """The stock of one key on a memory server."""
+
+    def __init__(self, backend: MemoryBackend, terms: Terms) -> None:
+        self._backend = backend
+        self._terms = terms
+
+    def load(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
+        return self._do("restock", lambda ledger, now: ledger.load(quantity, operation, now))
+
+    def add(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
+        return self._do("restock", lambda ledger, now: ledger.add(quantity, operation, now))
+
+    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale | Differs]]:
+        def act() -> Sequence[Sale | Differs]:
+            answers = self._act(lambda ledger, now: ledger.take(takes, now))
+            return [answers] * len(takes) if isinstance(answers, Differs) else answers
+
+        return self._backend.network.carry("take", act)
+
+    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
+        return self._do("confirm", lambda ledger, now: ledger.confirm(order, now))
+
+    def put_back(self, order: str, buyer: str) -> Awaitable[Returned | AlreadyTaken | Differs]:
+        return self._do("put_back", lambda ledger, now: ledger.put_back(order, buyer, now))
+
+    def remaining(self) -> Awaitable[Remaining | Differs]:
+        return self._do("restock", lambda ledger, now: ledger.remaining(now))
+
+    def rebalance(self) -> Awaitable[Remaining | Differs]:
+        return self._do("restock", lambda ledger, now: ledger.rebalance(now))
+
+    def audit(self) -> Awaitable[Audit | Differs]:
+        return self._do("audit", lambda ledger, now: ledger.audit(now))
+
+    def close(self) -> Awaitable[Remaining | Differs]:
+        return self._do("restock", lambda ledger, now: ledger.close(now))
+
+    def outbox(self, done: str, most: int) -> Awaitable[Sequence[Entry] | Differs]:
+        return self._do("outbox", lambda ledger, now: ledger.outbox(done, most, now))
+
+    def _do(self, verb: str, act: Callable[[Ledger, float], _T]) -> Awaitable[_T | Differs]:
+        return self._backend.network.carry(verb, lambda: self._act(act))
+
+    def _act(self, act: Callable[[Ledger, float], _T]) -> _T | Differs:
+        server = self._backend.server
+        ledger = server.ledger(self._terms)
+        return act(ledger, server.clock.now()) if ledger.terms == self._terms else Differs(ledger.terms)

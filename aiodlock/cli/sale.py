@@ -1,13 +1,12 @@
 """A flash sale (秒杀): a crowd of buyers, one article, and several ways to sell it. Nothing here needs a terminal.
 
-Every way does the same work: read the stock, wait for the database, write back one less. What differs is who may do it
-at the same time.
+With locks and without, the work is the same: read the stock, wait for the database, write back one less. What differs
+is who may do it at the same time. The last way has its stock on the server of the locks, and needs none.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import random
 import time
@@ -15,11 +14,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from aiodlock._core.stock import Taken
 from aiodlock.client import LockClient
+from aiodlock.inventory.locked import LockedSale
+from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.locks.lock import Lock
-from aiodlock.locks.segmented import SegmentedLock
+from aiodlock.locks.segmented import SegmentedLock, SegmentHold
 
 __all__ = ["Outcome", "Run", "Shelf", "Terms", "Way", "jain", "quantile", "ways_of"]
+
+
+_MEMORY = 600.0  # seconds that the stock knows its orders: longer than any sale here
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +77,28 @@ class Way(Protocol):
     @property
     def name(self) -> str: ...
 
+    async def open(self) -> None:
+        """Put the stock up for sale."""
+        ...
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        ...
+
     async def buy(self, buyer: str) -> tuple[bool, float]:
         """Return whether *buyer* got one, and the seconds waited for a turn."""
         ...
 
 
-class _NoLock:
+class _Way:
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class _NoLock(_Way):
     """Everybody at once."""
 
     name = "no lock"
@@ -89,7 +110,7 @@ class _NoLock:
         return await self._shelf.sell(0), 0.0
 
 
-class _OneLock:
+class _OneLock(_Way):
     """One at a time."""
 
     name = "one lock"
@@ -105,33 +126,46 @@ class _OneLock:
             return await self._shelf.sell(0), waited
 
 
-class _Segmented:
+class _Segmented(_Way):
     """One at a time in each segment. A buyer whose segment is sold out looks in others."""
 
     def __init__(self, shelf: Shelf, hot: SegmentedLock) -> None:
         self.name = f"{hot.segments} segments"
         self._shelf = shelf
-        self._hot = hot
-        self._sold_out: set[int] = set()  # for good: in this sale nothing is put back
+        self._sale = LockedSale(hot)
 
     async def buy(self, buyer: str) -> tuple[bool, float]:
-        waited = 0.0
-        for who in self._route(buyer):
-            asked = time.perf_counter()
-            async with self._hot.lock(who) as hold:
-                waited += time.perf_counter() - asked
-                if await self._shelf.sell(hold.segment):
-                    return True, waited
-                self._sold_out.add(hold.segment)
-        return False, waited
+        asked, waited = time.perf_counter(), 0.0
 
-    def _route(self, buyer: str) -> Iterator[str]:
-        yield buyer
-        for turn in itertools.count(1):
-            if len(self._sold_out) == self._hot.segments:
-                return
-            if self._hot.segment_of(who := f"{buyer}/{turn}") not in self._sold_out:
-                yield who
+        async def sell(hold: SegmentHold) -> bool:
+            nonlocal asked, waited
+            waited += time.perf_counter() - asked
+            sold = await self._shelf.sell(hold.segment)
+            asked = time.perf_counter()
+            return sold
+
+        return await self._sale.buy(buyer, sell), waited
+
+
+class _Stock(_Way):
+    """No lock: every order is one decision of the server, and many of them one call."""
+
+    name = "stock"
+
+    def __init__(self, stock: SegmentedStock, quantity: int) -> None:
+        self._stock = stock
+        self._quantity = quantity
+
+    async def open(self) -> None:
+        await self._stock.load(self._quantity)
+
+    async def buy(self, buyer: str) -> tuple[bool, float]:
+        asked = time.perf_counter()
+        sale = await self._stock.take(buyer=buyer, order=f"{buyer}/1")
+        return isinstance(sale, Taken), time.perf_counter() - asked
+
+    async def close(self) -> None:
+        await self._stock.close()
 
 
 def ways_of(terms: Terms, locks: LockClient, *, key: str) -> list[Way]:
@@ -140,11 +174,14 @@ def ways_of(terms: Terms, locks: LockClient, *, key: str) -> list[Way]:
     def shelf(segments: int) -> Shelf:
         return Shelf(terms.stock, segments=segments, work=terms.work)
 
-    return [
+    ways: list[Way] = [
         _NoLock(shelf(1)),
         _OneLock(shelf(1), locks.lock(key)),
         _Segmented(shelf(terms.segments), locks.segmented(key, segments=terms.segments)),
     ]
+    if locks.backend.capabilities.stock:
+        ways.append(_Stock(locks.stock(key, segments=terms.segments, memory=_MEMORY), terms.stock))
+    return ways
 
 
 class Run:
@@ -165,6 +202,7 @@ class Run:
         """
         dice = random.Random(self.terms.seed)
         buyers = (f"buyer-{dice.getrandbits(64):x}" for _ in range(self.terms.buyers))
+        await self.way.open()
         self._opened = self._last_order = time.perf_counter()
         lanes = [asyncio.create_task(self._lane(lane, buyers)) for lane in range(len(self._orders))]
         try:
@@ -173,6 +211,7 @@ class Run:
             for lane in lanes:
                 lane.cancel()
             await asyncio.wait(lanes)
+            await self.way.close()
         return self._outcome()
 
     async def _lane(self, lane: int, buyers: Iterator[str]) -> None:

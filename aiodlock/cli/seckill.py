@@ -38,7 +38,7 @@ def seckill(
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Save a picture of the table to this file.")] = None,
 ) -> None:
-    """Sell out under a rush of buyers: without a lock, with one, and with a segmented one."""
+    """Sell out under a rush of buyers: without a lock, with one, with a segmented one, and with stock on the server."""
     terms = Terms(stock=stock, buyers=buyers, concurrency=concurrency, segments=segments, work=work, seed=seed)
     outcomes = asyncio.run(_sell(terms, url))
     if as_json:
@@ -113,6 +113,9 @@ def _story(terms: Terms, outcomes: Sequence[Outcome]) -> str:
     if one.orders_per_second:
         times = segmented.orders_per_second / one.orders_per_second
         lines.append(f"{terms.segments} segments take {times:.1f} times the orders of one lock.")
+    if outcomes[3:] and segmented.orders_per_second:
+        times = outcomes[3].orders_per_second / segmented.orders_per_second
+        lines.append(f"Stock on the server needs no lock, and takes {times:.1f} times the orders of those.")
     return "\n".join(lines)
 
 

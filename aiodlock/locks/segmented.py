@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
@@ -11,6 +10,7 @@ from aiodlock._core.cohort import Shape
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId
 from aiodlock._core.ownership import Task
+from aiodlock._core.routing import segment_of
 from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, ConfigurationError
 from aiodlock.locks.base import Synchronizer
@@ -124,8 +124,11 @@ class SegmentedLock:
 
     def segment_of(self, who: str | bytes | int) -> int:
         """Return the segment that *who* belongs to: the same in every process and Python version."""
-        data = who if isinstance(who, bytes) else str(who).encode()
-        return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") % self.segments
+        return segment_of(who, self.segments)
+
+    def segment(self, number: int) -> SegmentLock:
+        """Return the lock of one segment, counted from 0."""
+        return self._locks[check_count("segment", number, least=0, most=self.segments - 1)]
 
     @overload
     def lock(self, who: str | bytes | int, *, steal: Literal[False] = False) -> SegmentLock: ...

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Faults", "HeldBack", "Verb"]
 
 _T = TypeVar("_T")
-Verb = Literal["join", "leave", "renew", "inspect", "change", "revoke", "latch", "ping"]
+Verb = Literal[
+    "join", "leave", "renew", "inspect", "change", "revoke", "latch", "ping",
+    "take", "confirm", "put_back", "restock", "audit", "outbox",
+]  # fmt: skip
 
 
 class HeldBack:

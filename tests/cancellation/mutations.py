@@ -14,9 +14,11 @@ from aiodlock import client
 from aiodlock._core import block, engine, hold
 from aiodlock._core.cohort import Cohort, Waiter
 from aiodlock._core.latches import Latches
+from aiodlock._core.ledger import Ledger
 from aiodlock._core.line import Ticket
 from aiodlock._core.ownership import RELEASED
 from aiodlock._core.place import Place
+from aiodlock._core.stock import Returned
 from aiodlock.backends.memory import MemoryBackend
 from aiodlock.locks import base, multi, race
 from tests.cancellation.matrix import ONCE
@@ -132,7 +134,17 @@ def _gives_up_closing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(engine, "insist", try_once)
 
 
+def _puts_back_without_burying(patch: pytest.MonkeyPatch) -> None:
+    put_back = Ledger.put_back
+
+    def shallow(self: Ledger, order: str, buyer: str, now: float) -> Any:
+        return put_back(self, order, buyer, now) if order in self._orders else Returned(0)
+
+    patch.setattr(Ledger, "put_back", shallow)
+
+
 MUTATIONS: dict[str, Mutation] = {
+    "an order put back is not buried": Mutation(_puts_back_without_burying, Cell("take", "take late"), "orphan"),
     "a leave in doubt does not bury": Mutation(_leaves_without_burying, Cell("block", "join late"), "orphan"),
     "a ticket in doubt is replaced": Mutation(
         _stands_in_the_place_of_one_in_doubt, Cell("block", "join late, company", "polling"), "orphan"

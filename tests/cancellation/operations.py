@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from aiodlock._core.line import LineId
+from aiodlock._core.stock import Returned, Taken
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, ClientClosedError, LockLostError
+from aiodlock.inventory.stock import SegmentedStock
 from tests.cancellation.kinds import KEY
 from tests.cancellation.stage import SECTION, TTL, Stage
 
@@ -345,6 +347,63 @@ async def opened(stage: Stage) -> None:
 async def opened_too_late(stage: Stage) -> None:
     with suppress(AcquireTimeoutError):
         await stage.locks.latch(KEY, count=1, ttl=TTL).opened(2 * SECTION)
+
+
+# --- stock ---------------------------------------------------------------------------------------------------------
+
+STOCK = ("free", "goes away", "silent", "take unanswered", "take lost", "take late")
+CHANGES = ("free", "goes away", "restock unanswered", "put_back unanswered", "confirm unanswered")
+
+
+@operation(STOCK, arms=True)
+async def take(stage: Stage) -> None:
+    """Beside another of ours; whatever becomes of it, the order has one article or none, and can be put back."""
+    stock = stage.locks.stock(KEY, segments=2, patience=TTL)
+    await stock.load(5)
+    stage.balance(stock)
+
+    async def beside() -> None:
+        with suppress(BackendUnavailableError, ClientClosedError):
+            assert isinstance(await stock.take(buyer="bob", order="o-2"), Taken)
+
+    stage.neighbour(beside())
+    stage.arm()
+    try:
+        assert isinstance(await stock.take(buyer="ann", order="o-1"), Taken)
+    finally:
+        stage.neighbour(_put_back(stock, "o-1"))
+
+
+@operation(STOCK, arms=True)
+async def reserve(stage: Stage) -> None:
+    stock = stage.locks.stock(KEY, once_per_buyer=True, patience=TTL)
+    await stock.load(5)
+    stage.balance(stock)
+    stage.arm()
+    try:
+        await stock.reserve(buyer="ann", order="o-1", hold_for=TTL)
+        await stock.confirm(buyer="ann", order="o-1")
+    finally:
+        stage.neighbour(_put_back(stock, "o-1"))
+
+
+async def _put_back(stock: SegmentedStock, order: str) -> None:
+    with suppress(BackendUnavailableError, ClientClosedError):
+        assert isinstance(await stock.put_back(buyer="ann", order=order), Returned)
+
+
+@operation(CHANGES)
+async def restock(stage: Stage) -> None:
+    stock = stage.locks.stock(KEY, segments=2, patience=TTL)
+    stage.balance(stock)
+    assert await stock.load(5)
+    await stock.add(2)
+    await stock.rebalance()
+    assert (await stock.remaining()).total == 7
+    assert await stock.put_back(buyer="ann", order="o-1") == Returned(0)
+    assert await stock.confirm(buyer="ann", order="o-1") == Returned(0)
+    assert (await stock.audit()).is_balanced
+    assert (await stock.close()).total == 7
 
 
 # --- the client ----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from aiodlock.backends.memory import MemoryBackend, MemoryServer
 from aiodlock.client import LockClient
 from aiodlock.errors import AcquireTimeoutError, ClientClosedError, LockLostError
 from aiodlock.events import EventSink
+from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.testing import LoopClock
 from tests.cancellation import remains
 from tests.cancellation.kinds import Kind
@@ -54,6 +55,7 @@ class Stage:
         self._overlap_is_allowed = False
         self._planned: list[asyncio.Future[None]] = []
         self._neighbours: list[asyncio.Task[None]] = []
+        self._stock: SegmentedStock | None = None
         self.others: set[asyncio.Task[Any]] = set()  # tasks of somebody else's process, in truth
 
     async def open(self) -> None:
@@ -102,6 +104,10 @@ class Stage:
     def allow_overlap(self) -> None:
         """Expect that somebody loses a hold, who may not know it yet while the next one is inside."""
         self._overlap_is_allowed = True
+
+    def balance(self, stock: SegmentedStock) -> None:
+        """Expect that the books of *stock* balance in the end, and that nothing of the order ``o-1`` is kept."""
+        self._stock = stock
 
     def lose(self) -> None:
         """End what we hold, as an administrator would."""
@@ -158,6 +164,7 @@ class Stage:
                 break
             await asyncio.sleep(within / _LOOKS)
         self.faults += left
+        self.faults += self._wrong_books()
         hold = await self.other_lock().try_acquire()
         if hold is None:
             self.faults.append("another client cannot take the lock")
@@ -195,6 +202,14 @@ class Stage:
         for result in await asyncio.gather(*self._neighbours, return_exceptions=True):
             if isinstance(result, Exception):
                 self.faults.append(f"a neighbour got {result!r}")
+
+    def _wrong_books(self) -> Iterator[str]:
+        if self._stock is not None:
+            ledger = self.server.ledger(self._stock._terms)
+            if not (audit := ledger.audit(self.clock.now())).is_balanced:
+                yield f"books: {audit}"
+            if audit.orders - ("o-2" in ledger._orders):
+                yield f"orphan: {audit.orders} are kept by orders"
 
     def _left(self) -> Iterator[str]:
         if self.wire.on_its_way:

@@ -124,6 +124,12 @@ STATES: dict[str, State] = {
     "inspect unanswered": _fault("inspect", "drop reply"),
     "change unanswered": _fault("change", "drop reply"),
     "latch unanswered": _fault("latch", "drop reply"),
+    "take unanswered": _fault("take", "drop reply"),
+    "take lost": _fault("take", "drop request"),
+    "take late": _fault("take", "late"),
+    "restock unanswered": _fault("restock", "drop reply"),
+    "put_back unanswered": _fault("put_back", "drop reply"),
+    "confirm unanswered": _fault("confirm", "drop reply"),
     "open unanswered": _fault("open", "drop reply"),
 }
 

@@ -6,9 +6,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from aiodlock.testing.conformance import MemoryWorld, World
-from aiodlock.testing.servers import RedisServer, require
-from tests.conformance.worlds import RedisWorld
+from aiodlock.testing.conformance import CHECKS, MemoryWorld, World
+from aiodlock.testing.servers import (
+    MariaDBServer,
+    RedisCluster,
+    RedisServer,
+    ZooKeeperEnsemble,
+    ZooKeeperServer,
+    require,
+)
+from tests.conformance.worlds import ClusterWorld, MySQLWorld, RedisWorld, ZooKeeperWorld
 
 
 @pytest.fixture(scope="session")
@@ -18,11 +25,71 @@ def redis_server() -> Iterator[RedisServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[RedisCluster]:
+    require(RedisServer)
+    with RedisCluster() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[ZooKeeperServer]:
+    require(ZooKeeperServer)
+    with ZooKeeperServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDBServer]:
+    require(MariaDBServer)
+    with MariaDBServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def zookeeper_ensemble() -> Iterator[ZooKeeperEnsemble]:
+    require(ZooKeeperServer)
+    with ZooKeeperEnsemble() as running:
+        yield running
+
+
 # A further backend is one more entry: what to do with pytest's request to get a world of it.
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "memory": lambda request: MemoryWorld(),
     "redis": lambda request: RedisWorld(request.getfixturevalue("redis_server")),
+    "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster")),
+    "mysql": lambda request: MySQLWorld(request.getfixturevalue("mariadb_server")),
+    "zookeeper": lambda request: ZooKeeperWorld([request.getfixturevalue("zookeeper_server")]),
+    "zookeeper-3": lambda request: ZooKeeperWorld(request.getfixturevalue("zookeeper_ensemble").nodes),
 }
+
+
+# Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
+LONG = {"cluster", "mysql", "zookeeper"}
+ALL_LONG = {"zookeeper-3"}
+SHORT = {
+    *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
+    *(
+        "one_at_a_time",
+        "a_counter_is_exact",
+        "closing_leaves_nothing",
+        "nobody_overtakes",
+        "two_busy_clients_take_turns",
+    ),
+    *("readers_share_and_a_writer_is_alone", "never_more_than_its_permits", "opposite_orders_never_deadlock"),
+    *("everybody_who_waits_is_let_through_at_zero", "the_whole_key_is_all_segments"),
+    *("an_acquire_whose_answer_is_lost_is_one_hold", "a_parked_waiter_looks_after_a_reconnect"),
+    "an_outage_longer_than_the_lease_is_noticed_before_others_get_in",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        facts = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        backend, check = facts.get("backend"), facts.get("check")
+        if backend in ALL_LONG or (backend in LONG and check and check.name not in SHORT):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(params=WORLDS)

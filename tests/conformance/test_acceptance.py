@@ -10,14 +10,13 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-from aiodlock.testing.conformance import CHECKS
+from aiodlock.testing.conformance import CHECKS, STOCK_CHECKS
 
 TESTS = Path(__file__).parents[1]
 
 NOT_HERE = {
     25: "a client has one subscription by design: tests/integration/redis counts them",
     47: "a permit is released by its own hold only: there is no release by a list of ids",
-    52: "segments of stock: with the inventory",
     53: "ZooKeeper's sessions: with that backend",
     54: "ZooKeeper's create in doubt: with that backend",
     55: "ZooKeeper's old sessions: with that backend",
@@ -48,7 +47,7 @@ def marked_in(source: str) -> dict[int, list[str]]:
 def where_tested() -> dict[int, list[str]]:
     """Return where each number is tested."""
     where: defaultdict[int, list[str]] = defaultdict(list)
-    for check in CHECKS:
+    for check in (*CHECKS, *STOCK_CHECKS):
         for number in check.acceptance:
             where[number].append(f"conformance: {check.name}")
     for path in sorted(TESTS.rglob("test_*.py")):

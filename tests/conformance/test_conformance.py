@@ -20,8 +20,12 @@ from aiodlock.testing.conformance import CHECKS, Check, MemoryWorld, World, run
 # What each backend declares, written down a second time: a lost capability fails here instead of being skipped.
 ALL_KINDS = frozenset({"lock", "rwlock", "semaphore", "latch"})
 EXPECTED = {
-    "memory": Capabilities(kinds=ALL_KINDS, pushes=True, shared=False, most_tickets=1_000_000),
-    "redis": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
+    "memory": Capabilities(kinds=ALL_KINDS, pushes=True, shared=False, most_tickets=1_000_000, stock=True),
+    "mysql": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
+    "redis": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
+    "cluster": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
+    "zookeeper": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
+    "zookeeper-3": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
 }
 
 every_check = pytest.mark.parametrize("check", CHECKS, ids=repr)

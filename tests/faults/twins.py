@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable
 from dataclasses import replace
+from typing import Any
 
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.engine import Engine
 from aiodlock._core.line import Call, Called, LineId, Reconnected
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.backends.redis import backend
+from aiodlock.backends.redis.cluster import Cluster
 from aiodlock.backends.redis.scripts import Script, load
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError
@@ -99,6 +101,16 @@ def takes_memory() -> Change:
     return backend, "_RENEW", Script.of("renew", text)
 
 
+def follows_nobody() -> Change:
+    """A line that has moved to another server of a cluster is not looked for there."""
+    refused = Cluster._refused
+
+    def refused_is_failed(self: Cluster, spot: Any, entry: Any, error: str) -> bool:
+        return b"EVALSHA" not in entry[2] and refused(self, spot, entry, error)
+
+    return Cluster, "_refused", refused_is_failed
+
+
 TWINS = {
     twin.__name__: twin
     for twin in (
@@ -106,6 +118,7 @@ TWINS = {
         counted_from_answer,
         counts_again,
         every_call_counts,
+        follows_nobody,
         leaves_once,
         never_asks,
         never_loads,

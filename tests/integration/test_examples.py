@@ -61,6 +61,15 @@ PRINTS = {
         "aiodlock: the first one knows, and its fence is the older: True\n"
         "aiodlock: an answer is lost, it is asked again, and the lock is ours\n"
     ),
+    "16_stock": (
+        "sold: 1000, sold out: 1000, left: 0\n"
+        r"order-0: Returned\(quantity=1\), left: 1\n"
+        "reserved for a tenth of a second, left: 0\n"
+        r"not paid: Returned\(quantity=1\)\n"
+        "the books balance: True\n"
+    ),
+    "18_outbox": "shipped: 100, tried more often: True\n",
+    "17_locked_sale": r"sold: 100, left: \[0, 0, 0, 0\]\n",
     "13_run": r"lamps sold: \[1, 2, 3, 4, 5, 6, 7, 8, 9, 10\]\ntoo late: 190\n",
 }
 
@@ -119,6 +128,7 @@ def test_an_example_is_short(name: str) -> None:
         ("03_cache_rebuild", "async with lock.write():", "if True:"),
         ("04_scheduled_job", "async with election.leadership():", "if True:"),
         ("06_semaphore", "permits=4", "permits=5"),
+        ("17_locked_sale", "segments=4", "segments=3"),
         ("10_fencing", "if fence < self.newest:", "if False:"),
         ("14_guarded_data", "fence=old.fence", "fence=new.fence"),
     ],

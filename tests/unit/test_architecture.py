@@ -30,7 +30,7 @@ def _layer(*below: str, packages: str = "") -> Layer:
 
 
 GROUND = ("errors", "policy", "clock")
-FACTS = (*GROUND, "_core.line", "_core.fence")
+FACTS = (*GROUND, "_core.line", "_core.fence", "_core.stock", "_core.ledger")
 ENGINE = (*FACTS, "events", "backends.base", "_core")
 FACE = (*ENGINE, "locks", "inventory", "backends.registry", "client")
 ALL = (*FACE, "guards", "")
@@ -43,6 +43,8 @@ LAYERS = {
     "events": _layer(*GROUND),
     "_core.line": _layer(*GROUND),
     "_core.fence": _layer(*GROUND),
+    "_core.stock": _layer(*GROUND),
+    "_core.ledger": _layer(*GROUND, "_core.stock"),
     "guards": _layer(*FACTS),
     "backends": _layer(),
     "backends.base": _layer(*FACTS),

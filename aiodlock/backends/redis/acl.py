@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-__all__ = ["COMMANDS", "CONFIRMING", "LOOKING", "WATCHING", "acl_line", "probes", "sentinel_acl_line"]
+__all__ = [
+    "CLUSTER_COMMANDS",
+    "COMMANDS",
+    "CONFIRMING",
+    "LOOKING",
+    "WATCHING",
+    "acl_line",
+    "probes",
+    "sentinel_acl_line",
+]
 
 COMMANDS = (
     *("ping", "hello", "select", "evalsha", "script|load", "scan", "subscribe", "publish"),
     *("time", "hget", "hmget", "hset", "hdel", "del", "pexpireat"),
+    *("hexists", "hscan", "persist", "zadd", "zrem", "zrangebyscore", "xadd", "xdel", "xrange", "xtrim"),  # stock
+)
+CLUSTER_COMMANDS = (
+    *(name for name in COMMANDS if name not in ("select", "subscribe", "publish")),
+    *("ssubscribe", "spublish", "asking", "cluster|slots"),
 )
 CONFIRMING = ("wait",)  # for min_replicas
 LOOKING = ("info", "config|get")  # for all that `aiodlock doctor` can see
-WATCHING = ("ping", "hello", "subscribe", "sentinel|master", "sentinel|get-master-addr-by-name")  # of a sentinel
+WATCHING = ("hello", "subscribe", "sentinel|master", "sentinel|get-master-addr-by-name")  # of a sentinel
 
 
 def acl_line(
-    user: str, password: str, *, prefix: str = "aiodlock", confirming: bool = False, looking: bool = False
+    user: str,
+    password: str,
+    *,
+    prefix: str = "aiodlock",
+    cluster: bool = False,
+    confirming: bool = False,
+    looking: bool = False,
 ) -> tuple[str, ...]:
     """Return the ``ACL SETUSER`` command of a user who can keep lines under *prefix* and nothing else.
 
-    ``scan`` is for ``inspect``, ``del`` for latches; without pushes ``subscribe`` and ``publish`` are not needed.
-    *confirming* adds what ``min_replicas`` needs, *looking* what lets ``aiodlock doctor`` see how the server is set up.
+    ``scan`` is for ``inspect``, ``del`` for latches; without pushes ``subscribe`` and ``publish`` are not needed. In a
+    *cluster* it is given to every server. *confirming* adds what ``min_replicas`` needs, *looking* what lets
+    ``aiodlock doctor`` see how the server is set up.
     """
     keys = (f"~{prefix}:*", f"&{prefix}:calls:*")
-    names = (*COMMANDS, *(CONFIRMING if confirming else ()), *(LOOKING if looking else ()))
+    keeping = CLUSTER_COMMANDS if cluster else COMMANDS
+    names = (*keeping, *(CONFIRMING if confirming else ()), *(LOOKING if looking else ()))
     return "ACL", "SETUSER", user, "reset", "on", f">{password}", *keys, "-@all", *(f"+{name}" for name in names)
 
 

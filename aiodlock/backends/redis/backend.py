@@ -1,14 +1,18 @@
-"""Redis as a backend: verbs become script calls, and the futures they return are the wire's own."""
+"""Redis as a backend: verbs become script calls, and the futures they return are the wire's own.
+
+The verbs are written once; which server and which channel a line has is the route's to know.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from aiodlock._core.line import Answer, Gone, GoneWhy, LineId, Reconnected, Row, Ticket, TicketId, tombstone_life
+from aiodlock._core.line import Answer, Gone, GoneWhy, LineId, Row, Ticket, TicketId, tombstone_life
+from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.batches import Batch
@@ -18,10 +22,10 @@ from aiodlock.backends.redis.confirmed import Confirming
 from aiodlock.backends.redis.inspect import inspect
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.node import Node, Where
+from aiodlock.backends.redis.route import Route, Single
 from aiodlock.backends.redis.scripts import (
     Script,
     bulk,
-    command,
     load,
     micros,
     to_answer,
@@ -29,11 +33,12 @@ from aiodlock.backends.redis.scripts import (
     to_int,
     to_none,
 )
+from aiodlock.backends.redis.stock import RedisStockroom
 from aiodlock.backends.redis.wire import Decode, Link
 from aiodlock.errors import BackendUnavailableError
 from aiodlock.policy import check_count
 
-__all__ = ["RedisBackend"]
+__all__ = ["Lines", "RedisBackend"]
 
 _T = TypeVar("_T")
 
@@ -43,10 +48,106 @@ _JOIN, _LEAVE, _RENEW, _LATCH = load("join"), load("leave"), load("renew"), load
 _WEIGHT, _SIZE, _REVOKE = load("weight"), load("size"), load("revoke")
 _JOIN_HEAD, _LEAVE_HEAD = _JOIN.head(11), _LEAVE.head(3)
 _QUEUE, _AT_ONCE, _NOT_BURIED = bulk(1) + bulk(""), bulk(0) + bulk(""), bulk(0)
-_PING = command("PING")
 
 
-class RedisBackend:
+class _Heads(NamedTuple):
+    """What the two hot commands of one line begin with."""
+
+    key: bytes
+    join: bytes
+    leave: bytes
+
+
+class Lines:
+    """One client's lines in Redis: every verb, over whatever *route* leads to them."""
+
+    def __init__(self, route: Route, calls: Calls, *, address: str) -> None:
+        self.capabilities = Capabilities(pushes=calls.pushes)
+        self.address = address
+        self._route = route
+        self._calls = calls
+        self._keys = calls.keys
+        self._send, self._grant = route.send, route.grant
+        # The constant parts of the two hot commands are packed once.
+        self._heads = lru_cache(_CACHED)(self._pack_heads)
+        self._policy = lru_cache(_CACHED)(self._pack_policy)
+
+    async def open(self, on_call: OnCall) -> None:
+        self._calls.on_call = on_call
+        await self._route.open()
+
+    async def aclose(self) -> None:
+        self._calls.on_call = None
+        await self._route.aclose()
+
+    def ping(self) -> Awaitable[None]:
+        return self._route.ping()
+
+    def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
+        way = _QUEUE if queue else _AT_ONCE
+        if instead_of is not None:
+            way = bulk(int(queue)) + bulk(instead_of)
+        policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.waiting_life, ticket.owner)
+        heads = self._heads(ticket.line)
+        return self._grant(heads.key, b"".join((heads.join, bulk(ticket.id), way, policy)), to_answer, _JOIN.load)
+
+    def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
+        remembered = bulk(micros(tombstone_life(ticket.ttl))) if bury else _NOT_BURIED
+        heads = self._heads(ticket.line)
+        return self._send(heads.key, b"".join((heads.leave, bulk(ticket.id), remembered)), to_none, _LEAVE.load)
+
+    def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
+        batch = Batch(tickets)
+        for line, positions in batch.by_line():
+            some = [tickets[i] for i in positions]
+            arguments = [part for t in some for part in (t.id, micros(t.ttl), micros(t.waiting_life))]
+            key, payload = self._pack(_RENEW, line, arguments)
+            batch.expect(positions, self._grant(key, payload, to_answers, _RENEW.load))
+        return batch.answers
+
+    def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
+        return inspect(self._route, self._keys, kind, pattern)
+
+    async def change_weight(self, ticket: Ticket, weight: int) -> Answer:
+        key, payload = self._pack(_WEIGHT, ticket.line, (ticket.id, weight))
+        answer = await self._grant(key, payload, to_answer, _WEIGHT.load)
+        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:  # it tells of a life, as a renewal does
+            raise BackendUnavailableError(f"{self.address}: {answer.why.value}")
+        return answer
+
+    def change_size(self, line: LineId, size: int) -> Awaitable[None]:
+        return self._call(_SIZE, line, size, decode=to_none)
+
+    def revoke(self, line: LineId, reason: str) -> Awaitable[int]:
+        return self._call(_REVOKE, line, reason, decode=to_int)
+
+    def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> Awaitable[int]:
+        key, clear = self._keys.name(line)
+        arguments = (clear, count, down, operation, micros(ttl), self._route.channel(key))
+        return self._call(_LATCH, line, *arguments, decode=to_int)
+
+    def _call(
+        self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
+    ) -> asyncio.Future[_T]:
+        key, payload = self._pack(script, line, arguments)
+        return self._send(key, payload, decode, script.load)
+
+    def _pack(self, script: Script, line: LineId, arguments: Sequence[bytes | str | int]) -> tuple[bytes, bytes]:
+        key = self._keys.name(line).key
+        return key, script.head(len(arguments)) + b"".join(map(bulk, (key, *arguments)))
+
+    def _pack_heads(self, line: LineId) -> _Heads:
+        key, clear = self._keys.name(line)
+        packed, channel = bulk(key), bulk(self._route.channel(key))
+        return _Heads(key, _JOIN_HEAD + packed + bulk(clear) + channel, _LEAVE_HEAD + packed + channel)
+
+    def _pack_policy(self, weight: int, size: int, ttl: float, life: float, owner: str) -> bytes:
+        owner = owner.replace("\0", "")  # would end a string in the record
+        parts = (weight, size, micros(ttl), micros(life), owner, self.capabilities.most_tickets)
+        return b"".join(bulk(part) for part in parts)
+
+
+class RedisBackend(Lines):
     """One client's connection to one Redis server.
 
     *prefix* begins every key and channel. *pushes*: whether to subscribe; without it nobody is called, everybody looks.
@@ -66,29 +167,23 @@ class RedisBackend:
         min_replicas: int = 0,
     ) -> None:
         self.min_replicas = check_count("min_replicas", min_replicas, least=0)
-        self.capabilities = Capabilities(pushes=pushes, trusts_calls=not min_replicas)
-        self.address = str(address)
-        self._keys = Keys(prefix)
-        self._calls = Calls(self._keys, secrets.token_urlsafe(9))
-        self._channel = self._calls.channel if pushes else b""
+        calls = Calls(Keys(prefix), pushes=pushes)
         self._node = Node(
             address,
             name=name,
             greet=self._greet,
-            on_push=self._calls.pushed,
-            on_up=self._reconnected,
+            on_push=calls.pushed,
+            on_up=calls.reconnected,
             patience=patience,
         )
-        self._nodes = [self._node]
-        self._grants: Node | Confirming = self._node  # what joins and renewals are sent by
+        self._nodes, grants = [self._node], None
         if min_replicas:
-            second = Node(address, name=name, greet=_expect_master, patience=patience)
-            self._nodes.append(second)
-            self._grants = Confirming(second, replicas=min_replicas, within=patience / 3)
-        # The constant parts of the two hot commands are packed once.
-        self._heads = lru_cache(_CACHED)(self._pack_heads)
-        self._policy = lru_cache(_CACHED)(self._pack_policy)
-        self._asker = bulk(self._channel)
+            self._nodes.append(Node(address, name=name, greet=_expect_master, patience=patience))
+            grants = Confirming(self._nodes[1], replicas=min_replicas, within=patience / 3)
+        route = Single(self._nodes, calls, grants)
+        super().__init__(route, calls, address=str(address))
+        confirmed_only = min_replicas > 0
+        self.capabilities = replace(self.capabilities, trusts_calls=not confirmed_only, stock=not confirmed_only)
 
     @classmethod
     def from_url(
@@ -105,92 +200,16 @@ class RedisBackend:
         address = Address.from_url(url, unverified=unverified)
         return cls(address, prefix=prefix, pushes=pushes, patience=patience, min_replicas=min_replicas)
 
-    async def open(self, on_call: OnCall) -> None:
-        self._calls.on_call = on_call
-        for node in self._nodes:
-            await node.open()
-
-    async def aclose(self) -> None:
-        self._calls.on_call = None
-        for node in self._nodes:
-            await node.aclose()
-
-    def ping(self) -> Awaitable[None]:
-        return self._node.send(_PING, to_none)
-
-    def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
-        way = _QUEUE if queue else _AT_ONCE
-        if instead_of is not None:
-            way = bulk(int(queue)) + bulk(instead_of)
-        policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.waiting_life, ticket.owner)
-        payload = b"".join((self._heads(ticket.line)[0], bulk(ticket.id), way, policy))
-        return self._grants.send(payload, to_answer, _JOIN.load)
-
-    def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
-        remembered = bulk(micros(tombstone_life(ticket.ttl))) if bury else _NOT_BURIED
-        payload = b"".join((self._heads(ticket.line)[1], bulk(ticket.id), remembered, self._asker))
-        return self._node.send(payload, to_none, _LEAVE.load)
-
-    def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
-        batch = Batch(tickets)
-        for line, positions in batch.by_line():
-            some = [tickets[i] for i in positions]
-            arguments = [part for t in some for part in (t.id, micros(t.ttl), micros(t.waiting_life))]
-            payload = self._pack(_RENEW, line, arguments)
-            batch.expect(positions, self._grants.send(payload, to_answers, _RENEW.load))
-        return batch.answers
-
-    def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
-        return inspect(self._node, self._keys, kind, pattern)
-
-    async def change_weight(self, ticket: Ticket, weight: int) -> Answer:
-        payload = self._pack(_WEIGHT, ticket.line, (ticket.id, weight))
-        answer = await self._grants.send(payload, to_answer, _WEIGHT.load)
-        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:  # it tells of a life, as a renewal does
-            raise BackendUnavailableError(f"{self.address}: {answer.why.value}")
-        return answer
-
-    def change_size(self, line: LineId, size: int) -> Awaitable[None]:
-        return self._call(_SIZE, line, size, decode=to_none)
-
-    def revoke(self, line: LineId, reason: str) -> Awaitable[int]:
-        return self._call(_REVOKE, line, reason, decode=to_int)
-
-    def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> Awaitable[int]:
-        clear = self._keys.name(line).clear
-        arguments = (clear, count, down, operation, micros(ttl), self._channel)
-        return self._call(_LATCH, line, *arguments, decode=to_int)
+    def stock(self, terms: Terms) -> RedisStockroom:
+        return RedisStockroom(self._node, self._keys, terms)
 
     async def diagnose(self) -> Sequence[Finding]:
         pushes = self.capabilities.pushes
         return await diagnose(self._node, self._keys, pushes=pushes, min_replicas=self.min_replicas)
 
-    def _call(
-        self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
-    ) -> asyncio.Future[_T]:
-        return self._node.send(self._pack(script, line, arguments), decode, script.load)
-
-    def _pack(self, script: Script, line: LineId, arguments: Sequence[bytes | str | int]) -> bytes:
-        return script.head(len(arguments)) + b"".join(map(bulk, (self._keys.name(line).key, *arguments)))
-
-    def _pack_heads(self, line: LineId) -> tuple[bytes, bytes]:
-        key, clear = self._keys.name(line)
-        return _JOIN_HEAD + bulk(key) + bulk(clear), _LEAVE_HEAD + bulk(key)
-
-    def _pack_policy(self, weight: int, size: int, ttl: float, life: float, owner: str) -> bytes:
-        most = self.capabilities.most_tickets
-        owner = owner.replace("\0", "")  # would end a string in the record
-        parts = (weight, size, micros(ttl), micros(life), self._channel, owner, most)
-        return b"".join(bulk(part) for part in parts)
-
     async def _greet(self, link: Link) -> None:
         await _expect_master(link)
-        if self.capabilities.pushes:
-            await self._calls.subscribe(link)
-
-    def _reconnected(self, via: int) -> None:
-        if self._calls.on_call:
-            self._calls.on_call(Reconnected(via))
+        await self._calls.subscribe(link)
 
 
 async def _expect_master(link: Link) -> None:

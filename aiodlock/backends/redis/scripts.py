@@ -53,7 +53,7 @@ def micros(seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script over one key, and how it is called."""
+    """A script over one key or a few of one slot, and how it is called."""
 
     name: str
     text: str
@@ -64,9 +64,9 @@ class Script:
     def of(cls, name: str, text: str) -> Script:
         return cls(name, text, hashlib.sha1(text.encode()).hexdigest(), command("SCRIPT", "LOAD", text))
 
-    def head(self, arguments: int) -> bytes:
-        """Return the packed beginning of a call; the key and so many arguments follow."""
-        return b"*%d\r\n%b" % (4 + arguments, bulk("EVALSHA") + bulk(self.sha) + bulk(1))
+    def head(self, arguments: int, *, keys: int = 1) -> bytes:
+        """Return the packed beginning of a call; so many keys and arguments follow."""
+        return b"*%d\r\n%b" % (3 + keys + arguments, bulk("EVALSHA") + bulk(self.sha) + bulk(keys))
 
 
 @cache

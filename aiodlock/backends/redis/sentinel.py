@@ -77,4 +77,4 @@ def judge_sentinels(answers: Sequence[Told | Exception]) -> Finding:
 
 
 async def _subscribe(link: Link) -> None:
-    await link.send(command("SUBSCRIBE", _SWITCHED) + command("PING"), to_none)
+    await link.send(command("SUBSCRIBE", _SWITCHED), to_none)

@@ -12,8 +12,8 @@
     def test_my_backend(check):
         run(check, MyWorld())
 
-A check that `needs` faults also wants `World.trouble`. Time passes as the world says: really, or virtually as in
-`MemoryWorld`.
+`STOCK_CHECKS` are for backends that keep stock as well. A check that `needs` faults also wants `World.trouble`. Time
+passes as the world says: really, or virtually as in `MemoryWorld`.
 """
 
 from aiodlock.testing.conformance import (
@@ -27,12 +27,13 @@ from aiodlock.testing.conformance import (
     rwlock,
     segmented,
     semaphore,
+    stock,
     verbs,
 )
 from aiodlock.testing.conformance.check import Check, run
 from aiodlock.testing.conformance.world import MemoryWorld, Trouble, World
 
-__all__ = ["CHECKS", "Check", "MemoryWorld", "Trouble", "World", "run"]
+__all__ = ["CHECKS", "STOCK_CHECKS", "Check", "MemoryWorld", "Trouble", "World", "run"]
 
 CHECKS = [
     thing
@@ -40,3 +41,5 @@ CHECKS = [
     for thing in vars(module).values()
     if isinstance(thing, Check)
 ]
+
+STOCK_CHECKS = [thing for thing in vars(stock).values() if isinstance(thing, Check)]

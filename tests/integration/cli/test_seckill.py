@@ -27,11 +27,11 @@ def _figures(ended: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any
 
 
 def test_the_figures_tell_the_story(cli: Cli) -> None:
-    """Without a lock it oversells; with one, or four segments, exactly the stock is sold."""
+    """Without a lock it oversells; with one, four segments, or stock on the server, exactly the stock is sold."""
     ways = _figures(cli("seckill", *SMALL, "--json"))
-    assert list(ways) == ["no lock", "one lock", "4 segments"]
+    assert list(ways) == ["no lock", "one lock", "4 segments", "stock"]
     assert ways["no lock"]["oversold"] > 0
-    for name in ("one lock", "4 segments"):
+    for name in ("one lock", "4 segments", "stock"):
         assert (ways[name]["sold"], ways[name]["oversold"], ways[name]["unsold"]) == (200, 0, 0)
         assert 0 < ways[name]["wait_p50"] <= ways[name]["wait_p99"]
         assert 0 < ways[name]["fairness"] <= 1
@@ -47,7 +47,7 @@ def test_with_fewer_buyers_than_stock_everybody_gets_one(cli: Cli) -> None:
 def test_one_buyer_at_a_time_needs_no_lock(cli: Cli) -> None:
     """The race of the first row is real: without concurrency it is not there."""
     ways = _figures(cli("seckill", *SMALL, "--concurrency", "1", "--json"))
-    assert [way["oversold"] for way in ways.values()] == [0, 0, 0]
+    assert [way["oversold"] for way in ways.values()] == [0, 0, 0, 0]
 
 
 def test_without_a_terminal_there_are_plain_lines(cli: Cli) -> None:
@@ -59,7 +59,7 @@ def test_without_a_terminal_there_are_plain_lines(cli: Cli) -> None:
     assert "200 in stock, 400 buyers, 50 at a time" in ended.stdout
     for column in ("orders/s", "wait p50", "wait p99", "sold", "oversold", "fairness"):
         assert column in ended.stdout
-    for row in ("no lock", "one lock", "4 segments"):
+    for row in ("no lock", "one lock", "4 segments", "stock"):
         assert f"\n  {row} " in ended.stdout
     assert "Without a lock" in ended.stdout
 
@@ -114,6 +114,12 @@ class _Careless:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
 
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
     async def buy(self, buyer: str) -> tuple[bool, float]:
         return await self._shelf.sell(0), 0.0
 
@@ -134,7 +140,7 @@ async def test_real_locks_pass_the_check() -> None:
     async with aiodlock.connect("memory://") as locks:
         outcomes = [await Run(TERMS, way).sell() for way in ways_of(TERMS, locks, key="sku")]
     check(outcomes)
-    assert [outcome.sold for outcome in outcomes[1:]] == [50, 50]
+    assert [outcome.sold for outcome in outcomes[1:]] == [50, 50, 50]
 
 
 async def test_the_same_seed_is_the_same_crowd() -> None:

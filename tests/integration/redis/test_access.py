@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aiodlock._core.line import Called, Inside, LineId, Ticket
+from aiodlock._core.stock import Take, Terms
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.acl import COMMANDS, acl_line
 from aiodlock.backends.redis.address import Address
@@ -81,6 +83,15 @@ async def use_everything(client: Client, ticket: Make) -> None:
     for operation in ("a", "b"):
         await client.backend.latch(LineId("latch", "acl"), count=2, down=1, operation=operation, ttl=5.0)
     assert {"Called", "AskedToGo", "Opened"} <= {type(call).__name__ for call in await client.told()}
+    room = client.backend.stock(Terms("acl", memory=60.0, outbox=True))
+    await room.load(2, "op")
+    await room.take([Take("o-1", "ann", hold_for=0.05), Take("o-2", "bob")])
+    await asyncio.sleep(0.06)
+    await room.put_back("o-2", "bob")
+    assert len(entries := await room.outbox("", 9)) == 3
+    assert await room.outbox(entries[-1].id, 9) == []
+    assert (await room.audit()).is_balanced
+    await room.close()
 
 
 async def test_the_documented_rights_are_enough(

@@ -1,10 +1,10 @@
 -- Give a place up, in any state, any number of times; whoever now fits is inside in the same step.
 --
 -- KEYS[1]  the line
--- ARGV     1 ticket id; 2 microseconds to remember the id, '0' not to bury it; 3 the client's channel, or ''
+-- ARGV     1 the client's channel, or ''; 2 ticket id; 3 microseconds to remember the id, '0' not to bury it
 -- answer   nothing
 
-local id, client, remembered = ARGV[1], ARGV[3], tonumber(ARGV[2])
+local client, id, remembered = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local ids = { id }
 --#include header.lua
 

@@ -215,6 +215,11 @@ local function save()
   if expire_at then redis.call('PEXPIREAT', KEY, expire_at) end
 end
 
+-- In a cluster the channel carries a hash tag of the line's slot, and only that server's subscribers need to hear.
+local function publish(channel, text)
+  redis.call(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, text)
+end
+
 -- Write what has changed, then call who was let in, except *quiet*, whose answer says it.
 local function close(quiet)
   if line.dirty then save() end
@@ -224,8 +229,8 @@ local function close(quiet)
     if id ~= quiet and record and record.client ~= '' then
       name = name or string.find(KEY, '{#', 1, true) and redis.call('HGET', KEY, 'name') or KEY
       local epoch, company = string.format('%.0f', record.epoch), line.waiting > 0 and ' 1 ' or ' 0 '
-      redis.call('PUBLISH', record.client, 'I ' .. epoch .. company .. name .. ' ' .. id)
+      publish(record.client, 'I ' .. epoch .. company .. name .. ' ' .. id)
     end
   end
-  for _, message in ipairs(line.messages) do redis.call('PUBLISH', message[1], message[2]) end
+  for _, message in ipairs(line.messages) do publish(message[1], message[2]) end
 end

@@ -1,0 +1,19 @@
+-- Count a stock again, a page of its orders at a time.
+--
+-- KEYS     the stock, see goods.lua
+-- ARGV     1-4 its terms; 5 cursor, '0' to begin; 6 most fields of a page, roughly
+-- answer   JSON: [next cursor, '0' at the end; books: loaded, accepted, returned, forgotten; what is left in each segment;
+--          [order, quantity] of each order of this page that has something]. Or ["differs", terms]
+
+--#include goods.lua
+
+if ARGV[5] == '0' then
+  while do_due() do end
+end
+local page = redis.call('HSCAN', STOCK, ARGV[5], 'MATCH', 'o*', 'COUNT', ARGV[6])
+local orders = {}
+for i = 1, #page[2], 2 do
+  local order = { cmsgpack.unpack(page[2][i + 1]) }
+  if has(order) then orders[#orders + 1] = { string.sub(page[2][i], 2), order[3] } end
+end
+return cjson.encode({ page[1], books[LOADED], books[ACCEPTED], books[BACK], books[FORGOTTEN], left, orders })

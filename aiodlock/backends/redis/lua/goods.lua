@@ -1,0 +1,141 @@
+-- Reads a stock and does what is due: the first lines of every script of a stock, included textually.
+--
+-- KEYS[1]  one hash
+--   stock    the books: terms, whether the sale is open, sums, what is left in each segment
+--   o<id>    an order; b<buyer> the order of a buyer, where one each is allowed; p<id> a load or add that was done
+-- KEYS[2]  sorted set: o<id> and p<id> by the millisecond at which a reservation goes back, or at which it is forgotten
+-- KEYS[3]  stream, the outbox: each entry has in `m` the movements of one step, as JSON: move, order, buyer, quantity, segment
+--          of the first, of the second, and so on
+-- ARGV     1 segments; 2 memory in milliseconds; 3 '1' for one order per buyer; 4 '1' to write to the outbox
+--
+-- While a sale is open its keys have no expiry: a stock is data. Closed, they go when the last order is forgotten; the
+-- outbox goes when it is empty. Times are milliseconds of this server.
+
+local STOCK, DUE, OUTBOX = KEYS[1], KEYS[2], KEYS[3]
+local TAKEN, RESERVED, RETURNED, REFUSED = 1, 2, 3, 4
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local segments, memory = tonumber(ARGV[1]), tonumber(ARGV[2])
+local is_once, has_outbox = ARGV[3] == '1', ARGV[4] == '1'
+
+-- order: state; buyer; quantity; segment, from 0; what its answer says is left; end of life; the order that was in its way
+local books, left
+local packed = redis.call('HGET', STOCK, 'stock')
+if packed then
+  books = cmsgpack.unpack(packed)
+  if books[1] ~= segments or books[2] ~= memory or books[3] ~= is_once or books[4] ~= has_outbox then
+    return cjson.encode({ 'differs', books[1], books[2], books[3], books[4] })
+  end
+  left = books[10]
+else
+  left = {}
+  for i = 1, segments do left[i] = 0 end
+  books = { segments, memory, is_once, has_outbox, false, 0, 0, 0, 0, left }
+end
+-- the places in `books`
+local OPEN, LOADED, ACCEPTED, BACK, FORGOTTEN = 5, 6, 7, 8, 9
+
+local total = 0
+for i = 1, segments do total = total + left[i] end
+local is_changed, fields, dues, removed, moved = false, {}, {}, {}, {}
+
+local function set(field, value)
+  fields[#fields + 1], fields[#fields + 2] = field, value
+end
+
+-- As text, and each made once: the server's own way from a number to a score costs more than the rest of an order.
+local scores = setmetatable({}, {
+  __index = function(known, at)
+    known[at] = string.format('%.0f', at)
+    return known[at]
+  end,
+})
+
+local function plan(member, at)
+  dues[#dues + 1], dues[#dues + 2] = scores[at], member
+end
+
+local function note(move, id, buyer, quantity, segment)
+  local n = #moved
+  moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4], moved[n + 5] = move, id, buyer, quantity, segment
+end
+
+local function save_order(id, order)
+  set('o' .. id, cmsgpack.pack(unpack(order)))
+  plan('o' .. id, order[6])
+end
+
+local function give_back(id, order)
+  local at = order[4] + 1
+  left[at], total, books[BACK] = left[at] + order[3], total + order[3], books[BACK] + order[3]
+  order[1], order[6] = RETURNED, now + memory
+  if is_once and redis.call('HGET', STOCK, 'b' .. order[2]) == id then removed[#removed + 1] = 'b' .. order[2] end
+  save_order(id, order)
+  note('returned', id, order[2], order[3], order[4])
+end
+
+local function forget(member, packed)
+  local order = string.sub(member, 1, 1) == 'o' and packed and { cmsgpack.unpack(packed) }
+  if order then
+    if order[1] == TAKEN then books[FORGOTTEN] = books[FORGOTTEN] + order[3] end
+    if is_once and redis.call('HGET', STOCK, 'b' .. order[2]) == string.sub(member, 2) then
+      removed[#removed + 1] = 'b' .. order[2]
+    end
+  end
+  removed[#removed + 1] = member
+end
+
+local function write(command, key, list)
+  for i = 1, #list, 1000 do redis.call(command, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+
+-- Write what has changed. A closed stock goes when nothing of it is remembered any more.
+local function save()
+  if not is_changed and not fields[1] and not removed[1] then return end
+  set('stock', cmsgpack.pack(books))
+  write('HDEL', STOCK, removed)
+  write('HSET', STOCK, fields)
+  write('ZADD', DUE, dues)
+  if has_outbox and moved[1] then redis.call('XADD', OUTBOX, '*', 'm', cjson.encode(moved)) end
+  if not books[OPEN] then
+    for _, key in ipairs({ STOCK, DUE }) do redis.call('PEXPIREAT', key, now + 2 * memory) end
+  end
+  is_changed, fields, dues, removed, moved = false, {}, {}, {}, {}
+end
+
+-- Do what is due, a bounded number at a time; return whether there was any.
+local function do_due()
+  local due = redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, 64)
+  if not due[1] then return false end
+  redis.call('ZREM', DUE, unpack(due))
+  for i, packed in ipairs(redis.call('HMGET', STOCK, unpack(due))) do
+    local order = packed and string.sub(due[i], 1, 1) == 'o' and { cmsgpack.unpack(packed) }
+    if order and order[1] == RESERVED then give_back(string.sub(due[i], 2), order) else forget(due[i], packed) end
+  end
+  save()
+  return true
+end
+
+-- Return an order as it is at this instant, also if it was due and its turn has not come.
+local function read(id)
+  local packed = redis.call('HGET', STOCK, 'o' .. id)
+  if not packed then return nil end
+  local order = { cmsgpack.unpack(packed) }
+  if order[6] > now then return order end
+  redis.call('ZREM', DUE, 'o' .. id)
+  if order[1] == RESERVED then
+    give_back(id, order)
+  else
+    forget('o' .. id, packed)
+    order = nil
+  end
+  save()
+  return order
+end
+
+local function has(order)
+  return order and (order[1] == TAKEN or order[1] == RESERVED)
+end
+
+do_due()

@@ -1,0 +1,225 @@
+"""The writer: orders out of Kafka into rows of MySQL, each exactly once.
+
+Rows and the offset behind them are written in one transaction, and the offset only moves on from where this writer has
+read: a writer that was replaced and does not know it changes nothing. Kafka's own offsets are not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import TracebackType
+from typing import Any, Self
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+
+from aiodlock._core.stock import Move
+from aiodlock.errors import BackendDataError, BackendUnavailableError
+from aiodlock.events import EventSink
+from aiodlock.inventory.orders.database import Database
+from aiodlock.inventory.orders.keeper import Keeper
+from aiodlock.inventory.orders.message import Message
+from aiodlock.inventory.orders.publisher import Publisher
+
+__all__ = ["OrderWriter", "Rows"]
+
+_STATES = {Move.RESERVED: 1, Move.TAKEN: 2, Move.CONFIRMED: 3, Move.RETURNED: 4}
+_MOST_RECORDS = 1000  # in one transaction
+_POLL = 0.2
+_PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one stock: how many orders, and what those have that were not returned."""
+
+    orders: int
+    quantity: int
+    returned: int
+
+
+@cache
+def _sql(name: str) -> str:
+    """Read a statement, without its contract: the driver looks at how it begins."""
+    text = (resources.files(__package__) / "sql" / f"{name}.sql").read_text("utf-8")
+    return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+
+
+class OrderWriter:
+    """Reads *topic* and writes rows into *database* (``mysql://user:password@host:port/name``), from ``async with`` on.
+
+    Any number of processes may run one under the same *group*; each has its part of the topic. A message that is none
+    goes to *dead_letters*, and the others go on. What fails is tried again in the background, with a growing pause.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        database: str,
+        *,
+        topic: str,
+        group: str = "aiodlock-orders",
+        dead_letters: str | None = None,
+        on_event: EventSink | None = None,
+    ) -> None:
+        self.written = 0
+        self.poisoned = 0
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._group = group
+        self._dead_letters = dead_letters or f"{topic}.dead-letters"
+        self._publisher = Publisher(bootstrap)
+        self._database = Database(database)
+        self._consumer: Any = None
+        self._next: dict[TopicPartition, int] = {}
+        self._keeper = Keeper(f"writer of {topic}", self._step, idle=0.0, on_event=on_event)
+
+    async def __aenter__(self) -> Self:
+        self._keeper.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._keeper.aclose()
+        await self._let_go()
+        await self._publisher.aclose()
+
+    @property
+    def failures(self) -> int:
+        """How often it had to begin again."""
+        return self._keeper.failures
+
+    async def lag(self) -> int:
+        """Return how many messages of its part of the topic have no row yet.
+
+        Cancellation: nothing is left behind.
+        """
+        consumer, next_ = self._consumer, dict(self._next)
+        if consumer is None or not next_:
+            raise BackendUnavailableError(f"the writer of {self._topic!r} has no part of it yet: ask again")
+        ends = await consumer.end_offsets(list(next_))
+        return sum(max(0, ends[partition] - offset) for partition, offset in next_.items())
+
+    async def rows(self, stock: str) -> Rows:
+        """Return what is written of one stock, over a connection of its own.
+
+        Cancellation: nothing is left behind.
+        """
+        async with Database(self._database.url) as database:
+            sums = (
+                "COUNT(*), COALESCE(SUM(IF(state < 4, quantity, 0)), 0), COALESCE(SUM(IF(state = 4, quantity, 0)), 0)"
+            )
+            found = await database.query(f"SELECT {sums} FROM aiodlock_orders WHERE stock = %s", (stock.encode(),))
+        return Rows(*(int(one) for one in found[0]))
+
+    async def _step(self) -> bool:
+        """Read some messages and write them. After a failure everything is opened anew, and read from the offsets."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._ready()
+                found = await self._consumer.getmany(timeout_ms=int(_POLL * 1000), max_records=_MOST_RECORDS)
+                if found:
+                    await self._write(found)
+            return True
+        except BaseException:
+            await self._let_go()
+            raise
+
+    async def _ready(self) -> None:
+        if self._consumer is not None:
+            return
+        await self._database.open()
+        if not await self._database.query("SHOW TABLES LIKE 'aiodlock\\_offsets'"):
+            await self._database.run(_sql("schema"))
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            group_id=self._group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=1000,
+        )
+        await self._consumer.start()
+        self._consumer.subscribe([self._topic], listener=_Resume(self))
+
+    async def _let_go(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        self._next.clear()
+        await self._database.aclose()
+        if consumer is not None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(2.0):
+                    await consumer.stop()
+
+    async def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Go on in each of *partitions* behind the last message that has its row."""
+        for partition in partitions:
+            if partition not in self._next:
+                self._next[partition] = await self._offset_of(partition)
+            self._consumer.seek(partition, self._next[partition])
+
+    async def _offset_of(self, partition: TopicPartition) -> int:
+        which = partition.topic.encode(), partition.partition
+        ask = "SELECT next_offset FROM aiodlock_offsets WHERE topic = %s AND part = %s"
+        if found := await self._database.query(ask, which):
+            return int(found[0][0])
+        await self._database.run("INSERT IGNORE INTO aiodlock_offsets VALUES (%s, %s, 0)", which)
+        return 0
+
+    async def _write(self, found: Mapping[TopicPartition, Sequence[Any]]) -> None:
+        orders, poison = _sorted(record for records in found.values() for record in records)
+        if poison:  # before the offset moves on: one that is told twice is better than one that is lost
+            await self._publisher.publish(self._dead_letters, poison)
+        await self._database.begin()
+        if orders:
+            await self._database.run_many(_sql("order"), [_row(message) for message in orders])
+        for partition, records in found.items():
+            await self._move_on(partition, records[-1].offset + 1)
+        await self._database.commit()
+        self.written += len(orders)
+        self.poisoned += len(poison)
+
+    async def _move_on(self, partition: TopicPartition, to: int) -> None:
+        set_ = "UPDATE aiodlock_offsets SET next_offset = %s WHERE topic = %s AND part = %s AND next_offset = %s"
+        moved = await self._database.run(
+            set_, (to, partition.topic.encode(), partition.partition, self._next[partition])
+        )
+        if moved != 1:
+            raise BackendUnavailableError(f"{partition} was written by another writer meanwhile: read its offset again")
+        self._next[partition] = to
+
+
+class _Resume(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, writer: OrderWriter) -> None:
+        self._writer = writer
+
+    async def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+        for partition in revoked:
+            self._writer._next.pop(partition, None)
+
+    async def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+        await self._writer.resume(assigned)
+
+
+def _sorted(records: Any) -> tuple[list[Message], list[tuple[bytes, bytes]]]:
+    """Return the messages about orders, and the others as they came."""
+    orders: list[Message] = []
+    poison: list[tuple[bytes, bytes]] = []
+    for record in records:
+        try:
+            orders.append(Message.decode(record.value))
+        except BackendDataError:
+            poison.append((record.key or b"", record.value or b""))
+    return orders, poison
+
+
+def _row(message: Message) -> tuple[object, ...]:
+    one = message.movement
+    names = (message.stock.encode(), one.order.encode(), one.buyer.encode())
+    return *names, one.quantity, one.segment, _STATES[one.move]

@@ -1,0 +1,223 @@
+"""Stock against what people write today, each number beside its floor: ``python -m benchmarks.stock [--check]``.
+
+10,000 articles, 20,000 buyers, 1,000 at a time, one process, a Redis of its own. Rounds are interleaved, and ratios are
+formed within a round. The rival of `stock.take` is a script per order that decrements a number, through redis-py: it
+knows no orders, so a lost reply costs it an article. The rival of the sale under locks is redis-py's Lock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import itertools
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+import aiodlock
+from aiodlock.inventory import LockedSale
+from aiodlock.testing.servers import RedisServer
+from benchmarks.core import Check, verdict
+from benchmarks.figures import Spread
+from benchmarks.report import number, table
+
+__all__ = ["main", "rounds"]
+
+_DECREMENT = "if tonumber(redis.call('GET', KEYS[1])) > 0 then redis.call('DECR', KEYS[1]) return 1 end return 0"
+_SEGMENTS = 10  # of the sale under locks
+_keys = map("bench-{}".format, itertools.count(1))
+
+Buy = Callable[[str], Awaitable[bool | None]]  # None: not served in time
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """How much is sold, to how many, how many at a time, and how long a way may take that does not come to an end."""
+
+    stock: int = 10_000
+    buyers: int = 20_000
+    at_once: int = 1_000
+    seconds: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sold:
+    """How one round of one way went."""
+
+    per_second: float  # buyers served, refused ones too
+    oversold: int
+    unsold: int
+
+
+async def rush(buy: Buy, crowd: Crowd) -> Sold:
+    """Let buyers in until all are served, or the crowd's seconds are over."""
+    buyers = iter(range(crowd.buyers))
+    served = sold = 0
+    began = time.perf_counter()
+
+    async def lane() -> None:
+        nonlocal served, sold
+        for buyer in buyers:
+            if time.perf_counter() - began > crowd.seconds:
+                return
+            got = await buy(f"buyer-{buyer}")
+            served += got is not None
+            sold += bool(got)
+
+    await asyncio.gather(*(lane() for _ in range(crowd.at_once)))
+    took = time.perf_counter() - began
+    unsold = max(0, min(crowd.stock, crowd.buyers) - sold) if served == crowd.buyers else 0
+    return Sold(served / took, max(0, sold - crowd.stock), unsold)
+
+
+# --- ways to sell ------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def take(url: str, crowd: Crowd, *, segments: int) -> AsyncIterator[Buy]:
+    """Sell by `stock.take`, complete: orders remembered, one per buyer, written to the outbox."""
+    async with aiodlock.connect(url) as locks:
+        stock = locks.stock(next(_keys), segments=segments, once_per_buyer=True, outbox=True)
+        await stock.load(crowd.stock)
+
+        async def buy(buyer: str) -> bool:
+            return isinstance(await stock.take(buyer=buyer, order=f"order-of-{buyer}"), aiodlock.Taken)
+
+        yield buy
+        assert (await stock.audit()).is_balanced
+
+
+async def _warm(redis: Redis, crowd: Crowd) -> None:
+    """Make all connections before the sale begins."""
+    await asyncio.gather(*(redis.ping() for _ in range(crowd.at_once)))
+
+
+@asynccontextmanager
+async def decrement(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
+    """Sell by a script per order through redis-py."""
+    async with Redis.from_url(url, max_connections=2 * crowd.at_once) as redis:
+        key, script = next(_keys), redis.register_script(_DECREMENT)
+        await redis.set(key, crowd.stock)
+        await _warm(redis, crowd)
+
+        async def buy(buyer: str) -> bool:
+            return bool(await script(keys=[key]))
+
+        yield buy
+
+
+class Shelf:
+    """Stock in the shop's own hands: reading and writing cost a round trip each, the same for every lock."""
+
+    def __init__(self, stock: int, segments: int, trip: Callable[[], Awaitable[None]]) -> None:
+        self._left = [stock // segments] * segments
+        self._trip = trip
+
+    async def sell(self, segment: int) -> bool:
+        left = self._left[segment]
+        await self._trip()
+        if left == 0:
+            return False
+        await self._trip()
+        self._left[segment] = left - 1
+        return True
+
+
+@asynccontextmanager
+async def under_locks(url: str, crowd: Crowd, *, segments: int) -> AsyncIterator[Buy]:
+    """Sell under a segmented lock."""
+    async with aiodlock.connect(url) as locks:
+        shelf = Shelf(crowd.stock, segments, locks.backend.ping)
+        sale = LockedSale(locks.segmented(next(_keys), segments=segments))
+        yield partial(sale.buy, sell=lambda hold: shelf.sell(hold.segment))
+
+
+@asynccontextmanager
+async def under_their_locks(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
+    """Sell under redis-py's Lock, on as many segments."""
+    async with Redis.from_url(url, max_connections=2 * crowd.at_once) as redis, aiodlock.connect(url) as locks:
+        shelf, key = Shelf(crowd.stock, _SEGMENTS, locks.backend.ping), next(_keys)
+        await _warm(redis, crowd)
+
+        async def buy(buyer: str) -> bool | None:
+            segment = hash(buyer) % _SEGMENTS
+            lock = redis.lock(f"{key}:{segment}", timeout=30.0, sleep=0.01, blocking_timeout=crowd.seconds)
+            if not await lock.acquire():
+                return None
+            try:
+                return await shelf.sell(segment)
+            finally:
+                await lock.release()
+
+        yield buy
+
+
+Way = Callable[[str, Crowd], AbstractAsyncContextManager[Buy]]
+WAYS: dict[str, Way] = {
+    "script through redis-py": decrement,
+    "take, 1 segment": partial(take, segments=1),
+    "take, 16 segments": partial(take, segments=16),
+    "take, 100 segments": partial(take, segments=100),
+    "redis-py Lock": under_their_locks,
+    "one lock": partial(under_locks, segments=1),
+    "locks": partial(under_locks, segments=_SEGMENTS),
+}
+RATIOS = (
+    ("take, 1 segment", "script through redis-py", 12.0),
+    ("take, 16 segments", "script through redis-py", 12.0),
+    ("take, 100 segments", "take, 1 segment", 0.3),
+    ("locks", "redis-py Lock", 300.0),
+    ("locks", "one lock", 2.0),
+)
+
+
+async def rounds(count: int, crowd: Crowd) -> list[Check]:
+    """Run every way so many times, and hold the ratios against their floors."""
+    found: dict[str, list[Sold]] = {way: [] for way in WAYS}
+    with RedisServer() as server:
+        for turn in range(count):
+            for name, way in list(WAYS.items())[:: 1 if turn % 2 else -1]:
+                async with way(server.url, crowd) as buy:
+                    found[name].append(await rush(buy, crowd))
+    ratios = [_ratio(found, *ratio) for ratio in RATIOS]
+    ours = [sold for name, sales in found.items() if "redis-py" not in name for sold in sales]
+    return [
+        *ratios,
+        Check("oversold, all rounds of ours", sum(sold.oversold for sold in ours), most=0),
+        Check("unsold, all rounds of ours", sum(sold.unsold for sold in ours), most=0),
+    ]
+
+
+def _ratio(found: dict[str, list[Sold]], ours: str, theirs: str, floor: float) -> Check:
+    pairs = list(zip(found[ours], found[theirs], strict=True))
+    ratio = Spread.of([one.per_second / other.per_second for one, other in pairs])
+    rates = [Spread.of([sold.per_second for sold in found[name]]).median for name in (ours, theirs)]
+    spread = f"{ratio.least:.2f}-{ratio.most:.2f}, {number(rates[0])}/s against {number(rates[1])}/s"
+    return Check(f"{ours}: x {theirs}", ratio.median, least=floor, spread=spread)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and with ``--check`` fail if a floor is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stock", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a floor is missed")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    checks = asyncio.run(rounds(options.rounds, Crowd()))
+    if options.json:
+        options.json.write_text(json.dumps([dataclasses.asdict(check) for check in checks], indent=1) + "\n")
+    rows = [[check.name, number(check.value), check.spread, check.floor, verdict(check)] for check in checks]
+    print(table(["", "measured", "spread", "floor", ""], rows))
+    return 1 if options.check and not all(check.holds for check in checks) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""One broker, one database and one Redis for all tests of this folder; a fresh stock and topic per test."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+import aiodlock
+from aiodlock.inventory.orders import OrderWriter, Rows
+from aiodlock.sinks.kafka import KafkaSink
+from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer, require
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    require(KafkaServer)
+    with KafkaServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDBServer]:
+    require(MariaDBServer)
+    with MariaDBServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[RedisServer]:
+    require(RedisServer)
+    with RedisServer(durable=True) as running:
+        yield running
+
+
+@pytest.fixture
+async def topic(kafka: KafkaServer) -> str:
+    name = f"orders-{next(_numbers)}"
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        topics = [NewTopic(one, num_partitions=3, replication_factor=1) for one in (name, f"{name}.dead-letters")]
+        reply = await admin.create_topics(topics)
+    finally:
+        await admin.close()
+    assert not any(error[1] for error in reply.topic_errors), reply
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """A stock with an outbox."""
+
+    stock: aiodlock.SegmentedStock
+
+    async def sell(self, orders: int) -> None:
+        """Take and put back: the last hundred are refused, every tenth goes back, every third is reserved first."""
+        await self.stock.load(orders - 100)
+
+        async def buy(number: int) -> None:
+            wish = {"buyer": f"b-{number}", "order": f"o-{number}"}
+            sale = await (self.stock.reserve(**wish, hold_for=60) if number % 3 == 0 else self.stock.take(**wish))
+            if isinstance(sale, aiodlock.Taken) and number % 3 == 0:
+                await self.stock.confirm(**wish)
+            if isinstance(sale, aiodlock.Taken) and number % 10 == 0:
+                await self.stock.put_back(**wish)
+
+        await asyncio.gather(*(buy(number) for number in range(orders)))
+
+    async def expected(self) -> Rows:
+        """Return what the rows must be in the end: one per order that was accepted."""
+        audit = await self.stock.audit()
+        assert audit.is_balanced
+        return Rows(audit.accepted, audit.accepted - audit.returned, audit.returned)
+
+
+@pytest.fixture
+async def shop(redis: RedisServer) -> AsyncIterator[Shop]:
+    async with aiodlock.connect(redis.url) as locks:
+        yield Shop(locks.stock(f"stock-{next(_numbers)}", segments=3, outbox=True))
+
+
+async def until(is_so: Callable[[], Awaitable[bool]], *, within: float = 30.0) -> None:
+    """Return as soon as *is_so* says yes; fail if it has not in time."""
+    end = asyncio.get_running_loop().time() + within
+    while not await is_so():
+        assert asyncio.get_running_loop().time() < end, f"not so within {within:g}s"
+        await asyncio.sleep(0.05)
+
+
+async def is_empty(shop: Shop) -> bool:
+    """Tell whether everything in the outbox is in Kafka."""
+    return not await shop.stock.read_outbox()
+
+
+async def has_written(writer: OrderWriter, count: int) -> bool:
+    return writer.written >= count
+
+
+async def has_part(writer: OrderWriter) -> bool:
+    """Tell whether it has begun to read."""
+    return bool(writer._next)
+
+
+async def has_failed(sink: KafkaSink) -> bool:
+    return sink.failures > 0
+
+
+async def rows_become(writer: OrderWriter, stock: str, expected: tuple[int, int, int], *, within: float = 30.0) -> None:
+    """Return when there are so many orders, with so much in all, and so much returned."""
+
+    async def are_so() -> bool:
+        return await writer.rows(stock) == Rows(*expected)
+
+    await until(are_so, within=within)
+
+
+async def landed(writer: OrderWriter, shop: Shop, *, within: float = 30.0) -> None:
+    """Return when the rows are what they must be; fail if they are not in time."""
+    expected = await shop.expected()
+    await rows_become(writer, shop.stock.key, (expected.orders, expected.quantity, expected.returned), within=within)

@@ -1,0 +1,320 @@
+"""From take to row: every accepted order is one row, whatever fails in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+import aiodlock
+from aiodlock._core.stock import Entry, Move, Movement
+from aiodlock.errors import BackendUnavailableError, ConfigurationError
+from aiodlock.events import Event, StockTaken, TaskFailed
+from aiodlock.inventory.orders import Message, OrderWriter, OutboxRelay, Publisher, reconcile
+from aiodlock.inventory.orders.database import Database
+from aiodlock.sinks.kafka import KafkaSink
+from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer
+from tests.integration.orders.conftest import (
+    Shop,
+    has_failed,
+    has_part,
+    has_written,
+    is_empty,
+    landed,
+    rows_become,
+    until,
+)
+
+
+async def read(kafka: KafkaServer, topic: str, count: int) -> list[bytes]:
+    """Return the first *count* values of a topic."""
+    values: list[bytes] = []
+    consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest")
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(topic, part) for part in range(3)])
+        async with asyncio.timeout(20):
+            while len(values) < count:
+                found = await consumer.getmany(timeout_ms=200)
+                values += [record.value for records in found.values() for record in records]
+    finally:
+        await consumer.stop()
+    return values
+
+
+async def test_every_accepted_order_is_one_row(
+    kafka: KafkaServer, mariadb: MariaDBServer, shop: Shop, topic: str
+) -> None:
+    """Taken, confirmed and returned ones; refused ones leave no trace. The outbox is empty in the end."""
+    async with (
+        OutboxRelay(shop.stock, Publisher(kafka.bootstrap), topic=topic) as relay,
+        OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer,
+    ):
+        await shop.sell(600)
+        await landed(writer, shop)
+        await until(lambda: is_empty(shop))
+        books = await reconcile(shop.stock, writer)
+        assert (books.is_settled, books.is_balanced) == (True, True), books
+    assert relay.published == writer.written > 500
+    assert (await shop.expected()).orders >= 500
+
+
+# --- the relay ---------------------------------------------------------------------------------------------
+
+
+class Shaky(Publisher):
+    """Publishes, and loses the answer: first once, then twice in a row."""
+
+    lost = frozenset({2, 4, 5})
+    calls = 0
+
+    async def publish(self, topic: str, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        self.calls += 1
+        await super().publish(topic, messages[: len(messages) // 2] if self.calls == 4 else messages)
+        if self.calls in self.lost:
+            raise BackendUnavailableError("the answer was lost")
+
+
+class Hasty(OutboxRelay):
+    """The broken twin: drops entries before Kafka has them."""
+
+    async def _publish_some(self) -> bool:
+        entries = await self._stock.read_outbox(self._done, most=2)
+        if not entries:
+            return False
+        self._done = entries[-1].id
+        await self._stock.read_outbox(self._done, most=1)
+        messages = [Message(self._stock.key, movement) for entry in entries for movement in entry.movements]
+        if self._publisher.calls == 0:  # type: ignore[attr-defined]
+            self._publisher.calls = 1  # type: ignore[attr-defined]
+            raise BackendUnavailableError("before anything was sent")
+        await self._publisher.publish(self._topic, [(message.key, message.encode()) for message in messages])
+        return True
+
+
+@pytest.mark.parametrize(("kind", "is_caught"), [(OutboxRelay, False), (Hasty, True)])
+async def test_a_relay_that_fails_at_any_point_loses_nothing(
+    kafka: KafkaServer,
+    mariadb: MariaDBServer,
+    shop: Shop,
+    topic: str,
+    kind: type[OutboxRelay],
+    is_caught: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Messages come twice, rows do not. A relay that drops before it has published is caught."""
+    monkeypatch.setattr("aiodlock.inventory.orders.relay._MOST_ENTRIES", 2)
+    await shop.sell(300)
+    async with (
+        kind(shop.stock, Shaky(kafka.bootstrap), topic=topic) as relay,
+        OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer,
+    ):
+        if is_caught:
+            with pytest.raises(AssertionError):
+                await landed(writer, shop, within=3)
+            return
+        await landed(writer, shop)
+        assert relay.failures == 3
+        assert writer.written >= relay.published
+
+
+async def test_reservations_go_back_while_only_the_relay_looks(
+    kafka: KafkaServer, mariadb: MariaDBServer, shop: Shop, topic: str
+) -> None:
+    """Nobody else touches the stock; the row says returned."""
+    await shop.stock.load(5)
+    await shop.stock.reserve(buyer="ann", order="o-1", hold_for=0.1)
+    async with (
+        OutboxRelay(shop.stock, Publisher(kafka.bootstrap), topic=topic),
+        OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer,
+    ):
+        await rows_become(writer, shop.stock.key, (1, 0, 1))
+    assert (await shop.stock.remaining()).total == 5
+
+
+async def test_a_broker_that_is_silent_is_noticed_and_a_new_producer_goes_on(kafka: KafkaServer, topic: str) -> None:
+    """Within the patience of the publisher."""
+    publisher = Publisher(kafka.bootstrap, patience=1.0)
+    await publisher.publish(topic, [(b"k", b"1")])
+    with kafka.paused(), pytest.raises(BackendUnavailableError, match="not published"):
+        await publisher.publish(topic, [(b"k", b"2")])
+    assert publisher.replaced == 1
+    patient = Publisher(kafka.bootstrap, patience=10.0)
+    await patient.publish(topic, [(b"k", b"3")])
+    await patient.aclose()
+    await publisher.aclose()
+    assert (await read(kafka, topic, 2))[-1] == b"3"
+
+
+async def test_a_stock_without_an_outbox_is_refused(shop: Shop) -> None:
+    plain = shop.stock._client.stock("plain")
+    with pytest.raises(ConfigurationError, match="outbox=True"):
+        OutboxRelay(plain, Publisher("127.0.0.1:1"), topic="orders")
+
+
+# --- the writer --------------------------------------------------------------------------------------------
+
+
+def message(number: int, move: Move = Move.TAKEN, stock: str = "sku") -> tuple[bytes, bytes]:
+    one = Message(stock, Movement(move, f"o-{number}", f"b-{number}", 2, 1))
+    return one.key, one.encode()
+
+
+async def test_duplicates_and_late_movements_change_nothing(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str
+) -> None:
+    """Three times the same, and a taken that comes after its returned."""
+    publisher = Publisher(kafka.bootstrap)
+    await publisher.publish(topic, [message(n, stock=topic) for n in (1, 2, 1, 1, 2)])
+    await publisher.publish(topic, [message(2, Move.RETURNED, topic), message(2, Move.TAKEN, topic)])
+    await publisher.aclose()
+    async with OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer:
+        await until(lambda: has_written(writer, 7))
+        await rows_become(writer, topic, (2, 2, 2))
+
+
+async def test_poison_goes_to_the_dead_letters_and_the_rest_goes_on(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str
+) -> None:
+    publisher = Publisher(kafka.bootstrap)
+    bad = [b"", b"{}", b"\xff", b'{"stock": "s", "move": "sold"}', b"[1]"]
+    await publisher.publish(
+        topic, [message(1, stock=topic), *((b"k", value) for value in bad), message(2, stock=topic)]
+    )
+    await publisher.aclose()
+    async with OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer:
+        await rows_become(writer, topic, (2, 4, 0))
+        assert sorted(await read(kafka, f"{topic}.dead-letters", len(bad))) == sorted(bad)
+        assert writer.poisoned == len(bad)
+
+
+class OffsetFirst(OrderWriter):
+    """The broken twin: moves on before the rows are written."""
+
+    async def _write(self, found: Any) -> None:
+        for partition, records in found.items():
+            await self._move_on(partition, records[-1].offset + 1)
+        for partition in found:
+            self._next[partition] = await self._offset_of(partition)
+        await super()._write({})
+        from aiodlock.inventory.orders.writer import _row, _sorted, _sql
+
+        orders, _ = _sorted(record for records in found.values() for record in records)
+        await self._database.run_many(_sql("order"), [_row(one) for one in orders])
+
+
+@pytest.mark.parametrize(("kind", "is_caught"), [(OrderWriter, False), (OffsetFirst, True)])
+async def test_a_database_that_kills_connections_loses_no_row(
+    kafka: KafkaServer,
+    mariadb: MariaDBServer,
+    topic: str,
+    kind: type[OrderWriter],
+    is_caught: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection dies between the rows and their commit, several times; who moves the offset first is caught."""
+    publisher, events, run_many, deaths = Publisher(kafka.bootstrap), list[Event](), Database.run_many, iter(range(3))
+    await publisher.publish(topic, [message(n, stock=topic) for n in range(500)])
+    await publisher.aclose()
+    monkeypatch.setattr("aiodlock.inventory.orders.writer._MOST_RECORDS", 100)
+
+    async def killed(self: Database, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        if next(deaths, None) is not None:
+            ((own,),) = await self.query("SELECT CONNECTION_ID()")
+            async with Database(mariadb.url) as administrator:
+                await administrator.run(f"KILL CONNECTION {own}")
+        await run_many(self, statement, rows)
+
+    monkeypatch.setattr(Database, "run_many", killed)
+    async with kind(kafka.bootstrap, mariadb.url, topic=topic, on_event=events.append) as writer:
+        if is_caught:
+            with pytest.raises(AssertionError):
+                await rows_become(writer, topic, (500, 1000, 0), within=4)
+        else:
+            await rows_become(writer, topic, (500, 1000, 0))
+    assert writer.failures >= 3
+    assert all(isinstance(event, TaskFailed) for event in events)
+
+
+async def test_writers_that_do_not_know_of_each_other_write_each_row_once(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str
+) -> None:
+    """Two groups, so that both read everything: whoever is behind the offset writes nothing and reads it again."""
+    async with (
+        OrderWriter(kafka.bootstrap, mariadb.url, topic=topic, group=f"{topic}-a") as one,
+        OrderWriter(kafka.bootstrap, mariadb.url, topic=topic, group=f"{topic}-b") as other,
+    ):
+        publisher = Publisher(kafka.bootstrap)
+        for start in range(0, 300, 50):
+            await publisher.publish(topic, [message(n, stock=topic) for n in range(start, start + 50)])
+        await publisher.aclose()
+        await rows_become(one, topic, (300, 600, 0))
+        async with Database(mariadb.url) as database:
+            ask = "SELECT SUM(next_offset) FROM aiodlock_offsets WHERE topic = %s"
+            assert int((await database.query(ask, (topic.encode(),)))[0][0]) == 300
+    assert one.written + other.written == 300
+
+
+async def test_books_that_do_not_agree_are_told(
+    kafka: KafkaServer, mariadb: MariaDBServer, shop: Shop, topic: str
+) -> None:
+    """What is in the outbox only is on its way; a row that is gone is missed."""
+    await shop.stock.load(5)
+    await shop.stock.take(buyer="ann", order="o-1", quantity=2)
+    async with OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer:
+        await until(lambda: has_part(writer))
+        books = await reconcile(shop.stock, writer)
+        assert (books.in_outbox, books.is_settled, books.is_balanced) == (1, False, False)
+        async with OutboxRelay(shop.stock, Publisher(kafka.bootstrap), topic=topic):
+            await rows_become(writer, shop.stock.key, (1, 2, 0))
+            await until(lambda: is_empty(shop))
+        assert (await reconcile(shop.stock, writer)).is_balanced
+        async with Database(mariadb.url) as database:
+            await database.run("DELETE FROM aiodlock_orders WHERE stock = %s", (shop.stock.key.encode(),))
+        books = await reconcile(shop.stock, writer)
+        assert (books.is_settled, books.is_balanced) == (True, False)
+
+
+# --- events ------------------------------------------------------------------------------------------------
+
+
+async def test_events_of_locks_and_stock_reach_kafka_in_order_per_key(
+    kafka: KafkaServer, redis: RedisServer, topic: str
+) -> None:
+    """Keyed by key; a broker that is away for a while costs nothing but time."""
+    sink = KafkaSink(kafka.bootstrap, topic=topic, patience=2.0)
+    async with sink, aiodlock.connect(redis.url, on_event=sink) as locks:
+        for _ in range(3):
+            async with locks.lock(topic):
+                pass
+        stock = locks.stock(f"{topic}-stock")
+        await stock.load(2)
+        await stock.take(buyer="ann", order="o-1")
+        with kafka.paused():
+            await stock.put_back(buyer="ann", order="o-1")
+            await until(lambda: has_failed(sink))
+    told = [json.loads(value) for value in await read(kafka, topic, 8)]
+    names = {key: [one["name"] for one in told if one["key"] == key] for key in (topic, stock.key)}
+    assert names[topic] == ["lock.acquired", "lock.released"] * 3
+    assert [*dict.fromkeys(names[stock.key])] == ["stock.taken", "stock.returned"]
+    assert sink.dropped == 0
+
+
+def test_a_sink_drops_the_oldest_and_counts() -> None:
+    """Without a broker, and without waiting for one."""
+    sink = KafkaSink("127.0.0.1:1", topic="events", bound=3)
+    for number in range(5):
+        sink(StockTaken("sku", f"o-{number}", 1, 0))
+    assert sink.dropped == 2
+    assert [json.loads(value)["order"] for _, value in sink._events] == ["o-2", "o-3", "o-4"]
+
+
+def test_a_message_survives_its_way() -> None:
+    """Encoded and decoded it is the same, whatever it is called."""
+    one = Message("货架", Movement(Move.RESERVED, "o-'1", "安", 3, 15))
+    assert Message.decode(one.encode()) == one
+    assert Entry("1", (one.movement,)).movements[0].order.encode() == one.key

@@ -1,0 +1,194 @@
+"""Stock in Redis: the scripts against the ledger, what they cost, what they leave on the server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+import aiodlock
+from aiodlock._core.ledger import Ledger
+from aiodlock._core.line import LineId
+from aiodlock._core.stock import Differs, Movement, Returned, SoldOut, Take, Taken, Terms
+from aiodlock.backends.redis.stock import RedisStockroom
+from aiodlock.testing.servers import RedisServer
+from tests.integration.redis.conftest import Client
+from tests.integration.redis.test_cost import counted
+
+_numbers = itertools.count(1)
+
+
+def new_terms(**facts: Any) -> Terms:
+    return Terms(f"stock-{next(_numbers)}", **facts)
+
+
+class Both:
+    """The same asked of the scripts and of the ledger; time is short against every life."""
+
+    def __init__(self, client: Client, terms: Terms) -> None:
+        self.room = client.backend.stock(terms)
+        self.ledger = Ledger(terms)
+
+    async def ask(self, verb: str, *arguments: Any) -> Any:
+        answer = await getattr(self.room, verb)(*arguments)
+        if verb == "confirm":
+            arguments = arguments[:1]
+        assert answer == getattr(self.ledger, verb)(*arguments, 0.0), (verb, arguments)
+        return answer
+
+
+def any_takes(dice: random.Random, terms: Terms) -> list[Take]:
+    def one() -> Take:
+        order, buyer = f"o{dice.randrange(60)}", f"买家-{dice.randrange(30)}"
+        home = dice.randrange(terms.segments)
+        return Take(order, buyer, dice.choice((1, 1, 2, 5)), home, dice.choice((0.0, 0.0, 600.0)), dice.random() < 0.2)
+
+    return [one() for _ in range(dice.choice((1, 2, 30)))]
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_the_scripts_answer_what_the_ledger_answers(client: Client, seed: int) -> None:
+    """Answer for answer: segment, what is left, and the movements in the outbox."""
+    dice = random.Random(seed)
+    terms = new_terms(segments=dice.choice((1, 2, 7)), once_per_buyer=dice.random() < 0.5, outbox=True)
+    both = Both(client, terms)
+    operations = [f"op{number}" for number in range(5)]
+
+    def order_and_buyer() -> tuple[str, str]:
+        order = f"o{dice.randrange(60)}"
+        known = both.ledger._orders.get(order)
+        return order, known.buyer if known and dice.random() < 0.9 else "eve"
+
+    for _ in range(150):
+        match dice.randrange(10):
+            case 0:
+                await both.ask("load", dice.randrange(40), dice.choice(operations))
+            case 1:
+                await both.ask("add", dice.randrange(1, 9), dice.choice(operations))
+            case 2 | 3 | 4 | 5:
+                await both.ask("take", any_takes(dice, terms))
+            case 6:
+                await both.ask("put_back", *order_and_buyer())
+            case 7:
+                await both.ask("confirm", *order_and_buyer())
+            case 8:
+                await both.ask(dice.choice(("remaining", "rebalance", "audit")))
+            case 9:
+                await both.ask("close" if dice.random() < 0.2 else "remaining")
+    assert (await both.ask("audit")).is_balanced
+    assert await written(both.room) == [m for entry in both.ledger.outbox("", 10_000, 0.0) for m in entry.movements]
+
+
+async def written(room: RedisStockroom) -> list[Movement]:
+    entries = await room.outbox("", 10_000)
+    assert not isinstance(entries, Differs)
+    return [movement for entry in entries for movement in entry.movements]
+
+
+async def test_a_hundred_orders_cost_the_server_a_handful_of_commands(client: Client) -> None:
+    """Taken or refused; and a refusal writes nothing."""
+    room = client.backend.stock(new_terms(segments=16, once_per_buyer=True, outbox=True))
+    await room.load(100, "op")
+    takes = [Take(f"o{number}", f"b{number}") for number in range(200)]
+    await room.take([Take("warm", "up", quantity=101)])
+    taken = await counted(client, lambda: room.take(takes[:100]))
+    reads = {"evalsha": 1, "time": 1, "hget": 1, "zrangebyscore": 1, "hmget": 2}
+    assert taken == {**reads, "hset": 1, "zadd": 1, "xadd": 1}
+    refused = await counted(client, lambda: room.take(takes[100:]))
+    assert refused == {**reads, "zrangebyscore": 2}
+
+
+async def test_takes_of_one_tick_are_one_call(server: RedisServer, client: Client) -> None:
+    """However many tasks ask, up to a hundred in a call."""
+    async with aiodlock.connect(server.url) as locks:
+        stock = locks.stock(f"stock-{next(_numbers)}", segments=4)
+        await stock.load(250)
+        await stock.take(buyer="warm", order="up")
+        all_at_once = [stock.take(buyer=f"b{number}", order=f"o{number}") for number in range(249)]
+        used = await counted(client, lambda: asyncio.gather(*all_at_once))
+    assert used["evalsha"] == 3
+
+
+async def test_many_reservations_that_end_at_once_go_back_before_anybody_is_refused(client: Client) -> None:
+    """More than one step sweeps."""
+    room = client.backend.stock(new_terms(segments=3))
+    await room.load(500, "op")
+    await room.take([Take(f"r{number}", "ann", hold_for=0.05) for number in range(500)])
+    await until_over(client, room, count=500)
+    assert await room.take([Take("big", "bob", quantity=500)]) == [Taken(0, 0)]
+    assert await room.put_back("r1", "ann") == Returned(1)
+
+
+async def until_over(client: Client, room: RedisStockroom, *, count: int) -> None:
+    """Return when the server's clock has passed the first *count* things due, without any verb of the stock."""
+    ((_, last),) = await client.do("ZRANGE", due_of(client, room), count - 1, count - 1, "WITHSCORES")
+    await asyncio.sleep((last - await now_of(client) + 1) / 1000)
+
+
+async def now_of(client: Client) -> int:
+    seconds, micros = await client.do("TIME")
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def due_of(client: Client, room: RedisStockroom) -> bytes:
+    return client.key(LineId("stock", room._terms.key)) + b":due"
+
+
+async def test_orders_are_forgotten_after_their_time_and_the_books_still_balance(client: Client) -> None:
+    """The hash does not grow for ever."""
+    room = client.backend.stock(new_terms(memory=1.0, once_per_buyer=True))
+    await room.load(10, "op")
+    await room.take([Take("o1", "ann"), Take("o2", "bob")])
+    await room.put_back("o2", "bob")
+    key = client.key(LineId("stock", room._terms.key))
+    await until_over(client, room, count=3)
+    await room.remaining()
+    assert await client.do("HKEYS", key) == [b"stock"]
+    audit = await room.audit()
+    assert not isinstance(audit, Differs)
+    assert (audit.is_balanced, audit.forgotten, audit.left) == (True, 1, 9)
+    assert await room.take([Take("o3", "ann")]) == [Taken(0, 8)]
+
+
+async def test_every_key_goes_by_itself_once_the_sale_is_closed(client: Client) -> None:
+    """An open sale stays: a stock is data. The outbox stays until it has been read."""
+    room = client.backend.stock(new_terms(memory=60.0, outbox=True))
+    key = client.key(LineId("stock", room._terms.key))
+    keys = (key, key + b":due", key + b":outbox")
+    await room.load(2, "op")
+    await room.take([Take("o1", "ann")])
+    assert [await client.do("PTTL", one) for one in keys] == [-1, -1, -1]
+    await room.close()
+    assert await room.take([Take("o2", "ann")]) == [SoldOut(1)]
+    for one in keys[:2]:
+        assert 60_000 < await client.do("PTTL", one) <= 120_000
+    entries = await room.outbox("", 10)
+    assert not isinstance(entries, Differs)
+    assert [movement.order for movement in entries[0].movements] == ["o1"]
+    assert await room.outbox(entries[-1].id, 10) == []
+    assert await client.do("EXISTS", keys[2]) == 0
+    await room.load(5, "again")
+    assert [await client.do("PTTL", one) for one in keys[:2]] == [-1, -1]
+
+
+async def test_an_order_that_was_never_loaded_for_leaves_no_key_for_ever(client: Client) -> None:
+    """A tombstone of a stock that nobody loads."""
+    room = client.backend.stock(new_terms(memory=60.0))
+    assert await room.put_back("o1", "ann") == Returned(0)
+    key = client.key(LineId("stock", room._terms.key))
+    assert 60_000 < await client.do("PTTL", key) <= 120_000
+    await room.load(5, "op")
+    assert await room.take([Take("o1", "ann")]) == [Returned(0)]
+
+
+async def test_other_terms_are_refused(client: Client) -> None:
+    """By every verb, with the terms that are in use."""
+    terms = new_terms(segments=4, memory=60.0)
+    await client.backend.stock(terms).load(5, "op")
+    other = client.backend.stock(Terms(terms.key, 5, 60.0))
+    assert await other.take([Take("o1", "ann")] * 2) == [Differs(terms)] * 2
+    for answer in (other.load(1, "x"), other.put_back("o", "b"), other.remaining(), other.audit(), other.outbox("", 1)):
+        assert await answer == Differs(terms)
