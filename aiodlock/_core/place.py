@@ -91,7 +91,7 @@ class Place:
         self.queue = queue
         self.instead_of = instead_of
         self.state = WAITING
-        self.life = ticket.waiting_life  # the present life: short while waiting and just called, then ttl
+        self.life = cohort.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
         self.fence = 0  # of the last ownership handed out
         self.last_fence = 0  # of the last one that can be: its count is used up then

@@ -47,7 +47,7 @@ TOPOLOGIES: dict[str, Callable[[pytest.FixtureRequest], World]] = {
 }
 EXPECTED = {
     "replicas": Capabilities(kinds=frozenset({"lock", "rwlock", "semaphore", "latch"}), trusts_calls=False),
-    "sentinel": Capabilities(kinds=frozenset({"lock", "rwlock", "semaphore", "latch"})),
+    "sentinel": Capabilities(kinds=frozenset({"lock", "rwlock", "semaphore", "latch"}), stock=True),
 }
 
 

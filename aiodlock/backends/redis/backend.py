@@ -11,7 +11,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from aiodlock._core.line import Answer, Gone, GoneWhy, LineId, Row, Ticket, TicketId, tombstone_life
+from aiodlock._core.line import (
+    Answer,
+    Gone,
+    GoneWhy,
+    LineId,
+    Row,
+    Ticket,
+    TicketId,
+    tombstone_life,
+    waiting_life,
+)
 from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
@@ -87,14 +97,16 @@ class Lines:
         way = _QUEUE if queue else _AT_ONCE
         if instead_of is not None:
             way = bulk(int(queue)) + bulk(instead_of)
-        policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.waiting_life, ticket.owner)
-        heads = self._heads(ticket.line)
-        return self._grant(heads.key, b"".join((heads.join, bulk(ticket.id), way, policy)), to_answer, _JOIN.load)
+        policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.owner)
+        heads, ticket_id = self._heads(ticket.line), ticket.id.encode()
+        payload = b"%b$%d\r\n%b\r\n%b%b" % (heads.join, len(ticket_id), ticket_id, way, policy)
+        return self._grant(heads.key, payload, to_answer, _JOIN.load)
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = bulk(micros(tombstone_life(ticket.ttl))) if bury else _NOT_BURIED
-        heads = self._heads(ticket.line)
-        return self._send(heads.key, b"".join((heads.leave, bulk(ticket.id), remembered)), to_none, _LEAVE.load)
+        heads, ticket_id = self._heads(ticket.line), ticket.id.encode()
+        payload = b"%b$%d\r\n%b\r\n%b" % (heads.leave, len(ticket_id), ticket_id, remembered)
+        return self._send(heads.key, payload, to_none, _LEAVE.load)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         batch = Batch(tickets)
@@ -141,9 +153,9 @@ class Lines:
         packed, channel = bulk(key), bulk(self._route.channel(key))
         return _Heads(key, _JOIN_HEAD + packed + bulk(clear) + channel, _LEAVE_HEAD + packed + channel)
 
-    def _pack_policy(self, weight: int, size: int, ttl: float, life: float, owner: str) -> bytes:
+    def _pack_policy(self, weight: int, size: int, ttl: float, owner: str) -> bytes:
         owner = owner.replace("\0", "")  # would end a string in the record
-        parts = (weight, size, micros(ttl), micros(life), owner, self.capabilities.most_tickets)
+        parts = (weight, size, micros(ttl), micros(waiting_life(ttl)), owner, self.capabilities.most_tickets)
         return b"".join(bulk(part) for part in parts)
 
 

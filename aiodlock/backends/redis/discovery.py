@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from aiodlock.backends.redis.address import Address
+from aiodlock.backends.redis.address import Address, Credentials
+from aiodlock.backends.redis.hosts import urls_of_hosts
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendUnavailableError, ConfigurationError
@@ -54,23 +55,17 @@ class Sentinels:
         """
         scheme, _, rest = url.partition("+sentinel://")
         parts = urlsplit(f"//{rest}")
-        login, _, hosts = parts.netloc.rpartition("@")
         service, _, db = parts.path.strip("/").partition("/")
-        if not (service and all(hosts.split(",")) and (db or "0").isdigit()):
-            raise ConfigurationError(f"Redis URL names no sentinels, no service or no number of a database: {_HINT}")
+        if not service or not (db or "0").isdigit():
+            raise ConfigurationError(f"Redis URL names no service, or no number of a database: {_HINT}")
         options = dict(parse_qsl(parts.query))
         user, password = (options.pop(f"sentinel_{name}", "") for name in ("username", "password"))
-        query = urlencode(options)
-
-        def address(login: str, host: str, db: str = "") -> Address:
-            return Address.from_url(f"{scheme}://{login}{host}/{db}?{query}", unverified=unverified)
-
-        own = replace(address("", "sentinel"), credentials=(lambda: (user or None, password)) if password else None)
-        return cls(
-            service=service,
-            sentinels=tuple(_at(own, address("", host), host) for host in hosts.split(",")),
-            server=address(f"{login}@" if login else "", "master", db),
-        )
+        urls = urls_of_hosts(f"{scheme}+sentinel://{parts.netloc}/{db}?{urlencode(options)}", scheme)
+        found = [Address.from_url(one, unverified=unverified) for one in urls]
+        ports = [urlsplit(one).port or _PORT for one in urls]
+        login: Credentials | None = (lambda: (user or None, password)) if password else None
+        sentinels = (replace(one, port=port, db=0, credentials=login) for one, port in zip(found, ports, strict=True))
+        return cls(service=service, sentinels=tuple(sentinels), server=found[0])
 
     async def connect(self, protocol: Callable[[], Link]) -> Link:
         """Open a connection to the master of this moment; whether it is one, its greeting tells."""
@@ -136,12 +131,6 @@ def _late(whose: object) -> BackendUnavailableError:
 
 def _link(sentinel: Address) -> Link:
     return Link(str(sentinel), via=0, on_push=lambda push, via: None, patience=10.0)
-
-
-def _at(own: Address, found: Address, host: str) -> Address:
-    """Return *own* at the host and port of *found*; a sentinel's default port is not a server's."""
-    has_port = host.rpartition("]")[2].rpartition(":")[2].isdigit() and ":" in host.rpartition("]")[2]
-    return replace(own, host=found.host, port=found.port if has_port else _PORT)
 
 
 def _to_epoch(reply: Any, via: int) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import aiodlock
-from aiodlock.backends.redis.acl import COMMANDS, CONFIRMING, LOOKING, acl_line, sentinel_acl_line
+from aiodlock.backends.redis.acl import COMMANDS, CONFIRMING, LOOKING, STOCKING, acl_line, sentinel_acl_line
 from aiodlock.cli.doctor import examine
 from aiodlock.cli.session import Stop
 from aiodlock.events import Event, SetupDoubted
@@ -118,4 +118,5 @@ def test_the_page_shows_the_line_that_is_tested() -> None:
     assert f"\n{' '.join(acl_line('locker', 'secret'))}\n" in page
     assert f"\n{' '.join(sentinel_acl_line('watcher', 'secret'))}\n" in page
     assert f"add `+{CONFIRMING[0]}`" in page
-    assert f"add `{' '.join(f'+{name}' for name in LOOKING)}`" in page
+    for further in (LOOKING, STOCKING):
+        assert f"add `{' '.join(f'+{name}' for name in further)}`" in page
