@@ -11,7 +11,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from aiodlock._core.line import Answer, LineId, Row, Ticket, TicketId, tombstone_life, waiting_life
+from aiodlock._core.line import (
+    Answer,
+    Gone,
+    GoneWhy,
+    LineId,
+    Row,
+    Ticket,
+    TicketId,
+    tombstone_life,
+    waiting_life,
+)
 from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
@@ -110,8 +120,12 @@ class Lines:
     def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
         return inspect(self._route, self._keys, kind, pattern)
 
-    def change_weight(self, ticket: Ticket, weight: int) -> Awaitable[Answer]:
-        return self._call(_WEIGHT, ticket.line, ticket.id, weight, decode=to_answer)
+    async def change_weight(self, ticket: Ticket, weight: int) -> Answer:
+        key, payload = self._pack(_WEIGHT, ticket.line, (ticket.id, weight))
+        answer = await self._grant(key, payload, to_answer, _WEIGHT.load)
+        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:  # it tells of a life, as a renewal does
+            raise BackendUnavailableError(f"{self.address}: {answer.why.value}")
+        return answer
 
     def change_size(self, line: LineId, size: int) -> Awaitable[None]:
         return self._call(_SIZE, line, size, decode=to_none)
@@ -202,7 +216,8 @@ class RedisBackend(Lines):
         return RedisStockroom(self._node, self._keys, terms)
 
     async def diagnose(self) -> Sequence[Finding]:
-        return await diagnose(self._node, self._keys, min_replicas=self.min_replicas)
+        pushes = self.capabilities.pushes
+        return await diagnose(self._node, self._keys, pushes=pushes, min_replicas=self.min_replicas)
 
     async def _greet(self, link: Link) -> None:
         await _expect_master(link)
@@ -210,5 +225,6 @@ class RedisBackend(Lines):
 
 
 async def _expect_master(link: Link) -> None:
-    if link.role != "master":  # a replica of an older or later time; it would refuse to write
-        raise BackendUnavailableError(f"{link.where}: is a {link.role}, not a master: give the master's address")
+    if link.role != "master":
+        hint = "give the master's address, or redis+sentinel:// to have it found"
+        raise BackendUnavailableError(f"{link.where}: the server is a {link.role}: {hint}")

@@ -12,7 +12,7 @@ import pytest
 from aiodlock._core.line import Called, Inside, LineId, Ticket
 from aiodlock._core.stock import Take, Terms
 from aiodlock.backends.redis import RedisBackend
-from aiodlock.backends.redis.acl import COMMANDS, acl_line
+from aiodlock.backends.redis.acl import COMMANDS, STOCKING, acl_line
 from aiodlock.backends.redis.address import Address
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.servers import RedisServer, TlsRedisServer, require
@@ -66,7 +66,7 @@ async def user(client: Client, server: RedisServer) -> str:
     return server.url.replace("redis://", "redis://locker:s3cret%2Fpw@")
 
 
-async def use_everything(client: Client, ticket: Make) -> None:
+async def use_lines(client: Client, ticket: Make) -> None:
     first, second, third, fourth = (ticket(size=2, weight=weight) for weight in (1, 1, 2, 1))
     first = replace(first, ttl=0.05)
     for one in (first, second, third, fourth):
@@ -83,7 +83,10 @@ async def use_everything(client: Client, ticket: Make) -> None:
     for operation in ("a", "b"):
         await client.backend.latch(LineId("latch", "acl"), count=2, down=1, operation=operation, ttl=5.0)
     assert {"Called", "AskedToGo", "Opened"} <= {type(call).__name__ for call in await client.told()}
-    room = client.backend.stock(Terms("acl", memory=60.0, outbox=True))
+
+
+async def use_stock(client: Client, key: str) -> None:
+    room = client.backend.stock(Terms(key, memory=60.0, outbox=True))
     await room.load(2, "op")
     await room.take([Take("o-1", "ann", hold_for=0.05), Take("o-2", "bob")])
     await asyncio.sleep(0.06)
@@ -98,8 +101,9 @@ async def test_the_documented_rights_are_enough(
     connect: Connect, client: Client, user: str, ticket: Make, server: RedisServer
 ) -> None:
     await client.do("SCRIPT", "FLUSH")
-    limited = await connect(user)
-    await use_everything(limited, ticket)
+    await use_lines(await connect(user), ticket)
+    await client.do(*acl_line("locker", "s3cret/pw", stocking=True))
+    await use_stock(await connect(user), "stock")
 
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"hello", "del"}))
@@ -110,7 +114,16 @@ async def test_none_of_the_documented_rights_is_too_much(
     await client.do("SCRIPT", "FLUSH")
     await client.do("ACL", "SETUSER", "locker", f"-{command}")
     with pytest.raises((BackendError, AssertionError)):
-        await use_everything(await connect(user.removesuffix("0") + "1"), ticket)
+        await use_lines(await connect(user.removesuffix("0") + "1"), ticket)
+
+
+@pytest.mark.parametrize("command", STOCKING)
+async def test_none_of_the_rights_for_stock_is_too_much(
+    connect: Connect, client: Client, user: str, command: str
+) -> None:
+    await client.do(*acl_line("locker", "s3cret/pw", stocking=True), f"-{command}")
+    with pytest.raises(BackendError):
+        await use_stock(await connect(user), f"without-{command}")
 
 
 @pytest.mark.parametrize(
