@@ -19,6 +19,7 @@ __all__ = [
     "LeaveUnconfirmed",
     "LockAcquired",
     "LockReleased",
+    "SetupDoubted",
     "SizeDiffered",
     "StockReturned",
     "StockTaken",
@@ -116,6 +117,17 @@ class StockReturned(Event):
     key: str
     order: str
     quantity: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetupDoubted(Event):
+    """The server is set up in a way that does not suit locks: what was looked at, what was found, what to do."""
+
+    name: ClassVar[str] = "setup.doubted"
+    what: str
+    found: str
+    advice: str
+    severe: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ class Cohort:
         self._hold = shape.hold
         self.most = self._at_most(shape.size)
         self.renews = policy.renew
+        self._linger = policy.linger
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
         self.key: tuple[object, ...] = ()  # the engine's
@@ -79,7 +80,7 @@ class Cohort:
 
     def grab(self) -> Hold | None:
         """Enter at once where a place of ours is free and nobody waits for it."""
-        if self.open and not self.live:
+        if self.open and not (self.waiters and self.live):
             place, now = self.open[-1], self.engine.now()
             if now < place.until:
                 return self._hand_out(place, now)
@@ -136,7 +137,7 @@ class Cohort:
             own._end(self.engine.now())
 
     def pass_on(self, hold: Hold) -> bool:
-        """Release *hold* to the next local task, if there is one and the place may be handed on.
+        """Release *hold* without the server: to the next local task, or to whoever comes; return whether that may be.
 
         This is the whole of a contended release, written out: no round trip, one look at the clock.
         """
@@ -157,6 +158,10 @@ class Cohort:
                 waiter.set_result(own)
                 return True
             self.dead -= 1
+        if self._linger and not place.company:
+            hold._state, place.holds = RELEASED, ()
+            self._keep(place, now)
+            return True
         return False
 
     def give_back(self, hold: Hold, now: float) -> asyncio.Future[None] | None:
@@ -186,7 +191,7 @@ class Cohort:
     def serve(self, place: Place, now: float) -> None:
         """Hand a fresh place to the first who waits."""
         place.served = True
-        attempt = None if self.live else self.next_attempt()
+        attempt = self.next_attempt() if self.tries and not self.live else None
         if attempt is None:
             self._serve_next(place, now)
         else:
@@ -215,6 +220,15 @@ class Cohort:
         self._answer_tries()
         if why is GoneWhy.BUSY and isinstance(self.policy.waiting, Retry) and self.live:
             self._plan_retry(self.policy.waiting)
+        else:
+            self.balance()
+
+    def unconfirmed(self, place: Place) -> None:
+        """Hear that too few replicas know of a ticket: it leaves, and another stands in its stead after a pause."""
+        self.standing.pop(place, None)
+        place.leave()
+        if len(self.standing) < self.wanted:
+            self._stand(after=place)
         else:
             self.balance()
 
@@ -369,15 +383,18 @@ class Cohort:
         return None
 
     def _hand_out(self, place: Place, now: float) -> Hold:
-        self.open.remove(place)
+        self.open.pop()  # it was the last
         return self._own(place, now)
 
-    def _stand(self, *, instead_of: Place | None = None) -> None:
-        queues = not isinstance(self.policy.waiting, Retry) and self.live > 0
+    def _stand(self, *, instead_of: Place | None = None, after: Place | None = None) -> None:
+        queues = self.live > 0 and not isinstance(self.policy.waiting, Retry)
         place = Place(self, self._ticket(), queue=queues, instead_of=instead_of)
         self.standing[place] = None
         self.engine.places[place.ticket.id] = place
-        place.join()
+        if after is None:
+            place.join()
+        else:
+            place.join_later(after)
 
     def _ticket(self) -> Ticket:
         engine = self.engine
@@ -386,17 +403,23 @@ class Cohort:
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
-        if self.policy.linger and not self.live and not place.company and now < place.until:
-            place.idle_until = now + self.policy.linger
-            self.open.append(place)
-            self.engine.watchdog.watch(place, min(place.idle_until, now + place.life / 3))
+        if self._linger and not self.live and not place.company and now < place.until:
+            self._keep(place, now)
             return None
         self.disown(place)
-        if self.live and self.wanted > len(self.standing) and not place.unanswered:  # one in doubt has to be buried
+        # One in doubt has to be buried: it cannot be replaced in one step.
+        if self.waiters and self.live and self.wanted > len(self.standing) and not place.unanswered:
             place.end()
             self._stand(instead_of=place)
             return None
         return self._let_go(place)
+
+    def _keep(self, place: Place, now: float) -> None:
+        """Stay inside a while in case somebody comes."""
+        place.idle_until = now + self._linger
+        self.open.append(place)
+        if place.slot is None or place.slot > place.idle_until:
+            self.engine.watchdog.watch(place, min(place.idle_until, now + place.life / 3))
 
     def _let_go(self, place: Place) -> asyncio.Future[None]:
         self.disown(place)
@@ -443,7 +466,8 @@ class Cohort:
         """Be used no more; whoever comes now asks for another."""
         if not self.retired:
             self.retired = True
-            self._forget_dead()
+            if self.dead:
+                self._forget_dead()
             if self._retry_timer is not None:
                 self._retry_timer.cancel()
                 self._retry_timer = None

@@ -34,11 +34,11 @@ from aiodlock._core.place import FIRST_PAUSE, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
 from aiodlock._core.watchdog import Watchdog
-from aiodlock.backends.base import Backend
+from aiodlock.backends.base import Backend, Diagnosing, Finding
 from aiodlock.clock import Clock
 from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError, TooManyWaitersError
-from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, TaskFailed
-from aiodlock.policy import Policy
+from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, SetupDoubted, TaskFailed
+from aiodlock.policy import Policy, Push
 
 __all__ = ["Engine"]
 
@@ -64,6 +64,7 @@ class Engine:
         self.is_open = True
         self.is_over = False  # closing has waited long enough: what is not confirmed ends by its life
         self.is_loud = events is not None  # whether somebody wants to hear of every hand-off
+        self.trusts_calls = backend.capabilities.trusts_calls
         self.waiting = 0
         self.batch = SHORTEST_BATCH  # how long a ticket is handed on in company
         self.places: dict[TicketId, Place] = {}
@@ -75,7 +76,7 @@ class Engine:
         self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
         self._grant = 0.0
-        self._ids = map("{}-{:x}".format, itertools.repeat(secrets.token_hex(8)), itertools.count(1))
+        self._ids = map(f"{secrets.token_hex(8)}-{{:x}}".format, itertools.count(1))
         self._ending: dict[Hold, None] = {}
         self._ended: asyncio.Future[None] | None = None
 
@@ -83,7 +84,8 @@ class Engine:
 
     def cohort(self, line: LineId, shape: Shape, policy: Policy) -> Cohort:
         """Return the cohort to queue in: the one of all alike, or a new one where everybody has a ticket of his own."""
-        key = (line, shape, policy.ttl, policy.linger, policy.waiting)
+        waiting = None if type(policy.waiting) is Push else policy.waiting  # its hash is not free
+        key = (line, shape, policy.ttl, policy.linger, waiting)
         cohort = self._cohorts.get(key) if policy.shares else None
         if cohort is None:
             cohort = (SharedCohort if shape.shared else Cohort)(self, line, shape=shape, policy=policy)
@@ -128,7 +130,7 @@ class Engine:
 
     def new_id(self) -> TicketId:
         """Return an id that nobody used or will use."""
-        return TicketId(next(self._ids))
+        return cast("TicketId", next(self._ids))
 
     def renew(self, places: list[Place]) -> None:
         """Renew all of *places* in one call; their answers reach them."""
@@ -182,8 +184,13 @@ class Engine:
 
     def measure(self, round_trip: float) -> None:
         """Learn how long a grant takes; a batch is four times that."""
-        self._grant += (round_trip - self._grant) / 8
-        self.batch = min(max(4 * self._grant, SHORTEST_BATCH), LONGEST_BATCH)
+        self._grant = grant = self._grant + (round_trip - self._grant) / 8
+        self.batch = min(4 * grant, LONGEST_BATCH) if 4 * grant > SHORTEST_BATCH else SHORTEST_BATCH
+
+    def examine(self) -> None:
+        """Look how the server is set up, where it can tell and somebody wants to know, and report what is not well."""
+        if self.events is not None and isinstance(self.backend, Diagnosing):
+            self.work.own(self.backend.diagnose(), self._examined)
 
     def emit(self, event: Event) -> None:
         if self.events is not None:
@@ -202,15 +209,27 @@ class Engine:
     def on_call(self, call: Call) -> None:
         """Bring a call of the server to the place it is for; one for nobody here is answered by leaving."""
         if isinstance(call, Reconnected):
-            if asked := [place for place in self.places.values() if place.answered]:
-                self.renew(asked)
-            self.latches.look_at_all()
+            self._catch_up()
         elif isinstance(call, Opened):
             self.latches.look(call.line)
         elif place := self.places.get(call.id):
             self._hear(place, call)
         elif isinstance(call, Called):
             self.work.own(self.backend.leave(Ticket(call.line, call.id)), lambda _: None)
+
+    def _catch_up(self) -> None:
+        """Repeat at once what had no answer, then look what was missed: nobody waits for a pause of the outage.
+
+        Leaves go first, because others may be waiting for them.
+        """
+        now = self.now()
+        for place in [*self.leaving, *(place for place in self.places.values() if not place.answered)]:
+            if place.slot is not None:  # else it is under way already
+                self.watchdog.forget(place)
+                place.visit(now)
+        if asked := [place for place in self.places.values() if place.answered]:
+            self.renew(asked)
+        self.latches.look_at_all()
 
     def _hear(self, place: Place, call: Called | CompanyCame | TicketGone | AskedToGo) -> None:
         match call:
@@ -236,6 +255,12 @@ class Engine:
             answers = [None] * len(asked)
         for (place, _, sent_at, inside), answer in zip(asked, answers, strict=True):
             place.renewed(sent_at, inside, answer)
+
+    def _examined(self, findings: Sequence[Finding] | BackendError) -> None:
+        if not isinstance(findings, BackendError):
+            for found in findings:
+                if found.level != "ok":
+                    self.emit(SetupDoubted(found.what, found.found, found.advice, found.level == "error"))
 
     def _report(self, error: BaseException) -> None:
         self.emit(BackendFailed(repr(error)) if isinstance(error, BackendError) else TaskFailed("work", repr(error)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["COUNTS", "COUNT_BITS", "EPOCHS", "LAST_COUNT", "fence", "split"]
+from aiodlock.errors import ConfigurationError
+
+__all__ = ["COUNTS", "COUNT_BITS", "EPOCHS", "LAST_COUNT", "check_fence", "fence", "split"]
 
 COUNT_BITS = 15
 COUNTS = 1 << COUNT_BITS
@@ -13,6 +15,13 @@ EPOCHS = 1 << 48
 def fence(epoch: int, count: int) -> int:
     """Return the fence of the *count*-th ownership under *epoch*."""
     return (epoch << COUNT_BITS) + count
+
+
+def check_fence(value: object) -> int:
+    """Return *value* if it can be a fence."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 63:
+        raise ConfigurationError(f"fence={value!r}: give the fence of a hold, a positive integer of 63 bits")
+    return value
 
 
 def split(value: int) -> tuple[int, int]:

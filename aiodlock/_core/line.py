@@ -53,7 +53,7 @@ class LineId(NamedTuple):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # facts as well; frozen, making one would cost three times as much
 class Ticket:
     """One stand in a line. The id is chosen by the client before the first send and never used for a second stand."""
 
@@ -73,7 +73,7 @@ class Ticket:
 # `via` numbers the connection an answer or call came over; it grows with every reconnect.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Inside:
     """The ticket is inside for `remaining` seconds more, by the server's clock."""
 
@@ -102,6 +102,7 @@ class GoneWhy(enum.Enum):
     TOO_HEAVY = "heavier than its line"
     BUSY = "not free, and not to queue"
     FULL = "the line has too many tickets"
+    UNCONFIRMED = "too few replicas have it"  # it may stand, and has to leave
 
 
 @dataclass(frozen=True, slots=True)

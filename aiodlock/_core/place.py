@@ -5,7 +5,8 @@ each of them is believed by these rules alone (design.md, sections 1 and 7):
 
 - what is sent may always be sent again; validity counts from before the send;
 - a late ``Waiting`` moves nothing back;
-- a call counts only over the connection of the last answer, with an epoch above the one told there; otherwise: look;
+- a call counts only over the connection of the last answer, with an epoch above the one told there, and where the
+  backend trusts calls at all; otherwise: look;
 - a join without an answer leaves the id in doubt for good: leaving then buries it.
 """
 
@@ -21,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiodlock._core.fence import LAST_COUNT, fence
-from aiodlock._core.line import Answer, Called, Gone, Inside, Ticket, Waiting, deadline_of
+from aiodlock._core.line import Answer, Called, Gone, GoneWhy, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError
 from aiodlock.events import LeaveUnconfirmed
 
@@ -128,6 +129,11 @@ class Place:
         verb = self.engine.backend.join(self.ticket, queue=self.queue, instead_of=old)
         self.engine.work.see(verb, partial(self._joined, sent_at))
 
+    def join_later(self, failed: Place) -> None:
+        """Send the join after a pause, as one more try of a place that *failed* without a valid answer."""
+        self.asked_since, self.pauses = failed.asked_since, failed.pauses
+        self._plan_retry()
+
     def look(self) -> None:
         """Ask where we stand: by renewing once there was an answer, by joining before it."""
         if self.answered:
@@ -167,7 +173,7 @@ class Place:
         """Hear that we are inside, if that can be believed; otherwise look."""
         if self.state is INSIDE:
             self.hear_company(call.company)
-        elif self.answered and call.via == self.via and call.epoch > self.last:
+        elif self.engine.trusts_calls and self.answered and call.via == self.via and call.epoch > self.last:
             life = self.ticket.waiting_life
             deadline = deadline_of(self.believed_at, life)
             self._enter(call.epoch, life, deadline, self.engine.now(), company=call.company)
@@ -203,6 +209,9 @@ class Place:
     def visit(self, now: float) -> bool:
         """Do what is due; return whether to renew."""
         if self.state is INSIDE:
+            if self.deadline - now > 0.7 * self.life and now < self.last_moment:
+                self.plan_visit(now)  # planned for its join, long before it has to be renewed
+                return False
             return self.cohort.visit(self, now)
         if self.state is GONE:
             self._send_leave()
@@ -224,8 +233,9 @@ class Place:
     @property
     def last_moment(self) -> float:
         """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
-        limits = (own._limit for own in self.holds if own._loss is None)
-        return min(self.deadline, min(limits, default=math.inf) if self.holds else self.idle_until)
+        if not self.holds:
+            return min(self.deadline, self.idle_until)
+        return min(self.deadline, *(own._limit for own in self.holds if own._loss is None))
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
@@ -267,7 +277,11 @@ class Place:
         self.unanswered -= 1
         self.engine.measure(now - sent_at)
         self.instead_of = None
-        if self.state is not GONE:
+        if self.state is GONE:
+            return
+        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:
+            self.cohort.unconfirmed(self)
+        else:
             self._hear(sent_at, now, answer)
 
     def _hear(self, sent_at: float, now: float, answer: Answer) -> None:
@@ -300,11 +314,13 @@ class Place:
             self.look()  # what we know is too old to be believed
             return
         self._move(INSIDE)
-        self.fence, self.last_fence = fence(epoch, 0), fence(epoch, LAST_COUNT)
+        self.fence = fence(epoch, 0)
+        self.last_fence = self.fence + LAST_COUNT
         self.life, self.deadline = life, deadline
         self.company, self.company_since = company or self.company, now
         self.set_until()
-        self.plan_visit(now)
+        if self.slot is None or self.slot > deadline:
+            self.plan_visit(now)
         self.cohort.entered(self, now)
 
     def _stay(self, deadline: float, answer: Inside) -> None:

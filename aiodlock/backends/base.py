@@ -42,6 +42,7 @@ class Capabilities:
 
     kinds: frozenset[str] = frozenset({"lock", "rwlock", "semaphore", "latch"})
     pushes: bool = True  # calls arrive by themselves; otherwise the engine looks
+    trusts_calls: bool = True  # whoever is called is inside; otherwise a call means: look
     shared: bool = True  # other processes see the same lines
     most_tickets: int = 1_000_000  # per line
     stock: bool = False  # whether it plays the role of `Stocking` too
@@ -123,6 +124,7 @@ class Reply(asyncio.Future[_T]):
     """A future whose owner is told in the very step in which the answer arrives: `then`, if it is set."""
 
     then: Callable[[Any], None] | None = None
+    hops = 0  # how often a wire sent its command on to another server
     otherwise: Callable[[Callable[[Any], None], Exception], None]  # told of an error; is given `then` as well
 
     def arrive(self, answer: _T) -> None:

@@ -23,11 +23,17 @@ class _Home(NamedTuple):
 
 
 _REDIS = _Home("aiodlock.backends.redis.backend", "RedisBackend", "redis")
+_SENTINEL = _Home("aiodlock.backends.redis.sentinel", "SentinelBackend", "redis")
+_CLUSTER = _Home("aiodlock.backends.redis.cluster", "ClusterBackend", "redis")
 
 _HOMES = {
     "memory": _Home("aiodlock.backends.memory", "MemoryBackend"),
     "redis": _REDIS,
+    "redis+cluster": _CLUSTER,
+    "redis+sentinel": _SENTINEL,
     "rediss": _REDIS,
+    "rediss+cluster": _CLUSTER,
+    "rediss+sentinel": _SENTINEL,
     "unix": _REDIS,
 }
 

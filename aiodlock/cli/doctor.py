@@ -15,6 +15,7 @@ from aiodlock.backends.base import Capabilities, Diagnosing, Finding
 from aiodlock.cli.session import Stop
 from aiodlock.cli.show import console, seconds, text
 from aiodlock.client import LockClient, connect
+from aiodlock.errors import BackendError, LockError
 
 __all__ = ["doctor", "examine"]
 
@@ -66,8 +67,11 @@ async def _distance(locks: LockClient) -> Finding:
 
 async def _lock(locks: LockClient) -> Finding:
     asked = time.perf_counter()
-    async with locks.lock(f"aiodlock-doctor:{secrets.token_hex(8)}", ttl=5, wait=5):
-        pass
+    try:
+        async with locks.lock(f"aiodlock-doctor:{secrets.token_hex(8)}", ttl=5, wait=5):
+            pass
+    except (BackendError, LockError) as error:
+        return Finding("lock", str(error), "error", "the findings below may tell why")
     return Finding("lock", f"acquired and released in {seconds(time.perf_counter() - asked)}")
 
 

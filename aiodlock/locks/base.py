@@ -102,7 +102,7 @@ class Synchronizer(Generic[_HoldT]):
                 cohort.give_up(waiter)
                 raise
         else:
-            own = await self._obtain(cohort, self._wait)
+            own = cohort.grab() or await self._obtain(cohort, self._wait)
         if not own._simple or self._max_hold is not None:
             own = await self._prepare(own, self._wait)
         own._task = task

@@ -22,6 +22,7 @@ ALL_KINDS = frozenset({"lock", "rwlock", "semaphore", "latch"})
 EXPECTED = {
     "memory": Capabilities(kinds=ALL_KINDS, pushes=True, shared=False, most_tickets=1_000_000, stock=True),
     "redis": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
+    "cluster": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
 }
 
 every_check = pytest.mark.parametrize("check", CHECKS, ids=repr)

@@ -86,6 +86,17 @@ def nothing_is_buried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryServer, "leave", lambda self, ticket, client, *, bury: leave(self, ticket, client, bury=False))
 
 
+@caught_by("an_expired_ticket_never_stands_again", "a_life_ends_by_the_servers_clock")
+def the_expired_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    sweep = MemoryServer._sweep
+
+    def forget(self: MemoryServer, line: Any, now: float) -> None:
+        sweep(self, line, now)
+        line.tombstones.clear()
+
+    patch.setattr(MemoryServer, "_sweep", forget)
+
+
 @caught_by("one_ticket_can_stand_instead_of_another")
 def standing_again_keeps_the_old_ticket(patch: pytest.MonkeyPatch) -> None:
     join = MemoryServer.join

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ from aiodlock._core.engine import Engine
 from aiodlock._core.line import Answer, Call, Called, Ticket, Waiting, deadline_of
 from aiodlock._core.place import INSIDE, WAITING, Place
 
-Change = tuple[type[Any], str, Callable[..., Any]]
+Change = tuple[Any, str, Any]  # of which class or module, the name, and what it becomes
 
 
 def no_burying() -> Change:
@@ -42,10 +43,10 @@ def waiting_moves_back() -> Change:
     """A late answer that we wait is believed although we are inside."""
     hear = Place._hear
 
-    def hear_all(self: Place, sent_at: float, answer: Answer) -> None:
+    def hear_all(self: Place, sent_at: float, now: float, answer: Answer) -> None:
         if isinstance(answer, Waiting) and self.state is INSIDE:
             self.state = WAITING
-        hear(self, sent_at, answer)
+        hear(self, sent_at, now, answer)
 
     return Place, "_hear", hear_all
 
@@ -58,7 +59,8 @@ def stale_call() -> Change:
         if self.state is INSIDE:
             self.hear_company(call.company)
         elif self.answered:
-            self._enter(call.epoch, life, deadline_of(self.believed_at, life), company=call.company)
+            deadline = deadline_of(self.believed_at, life)
+            self._enter(call.epoch, life, deadline, self.engine.now(), company=call.company)
         else:
             self.look()
 
@@ -68,7 +70,7 @@ def stale_call() -> Change:
 def counted_from_answer() -> Change:
     """A life is counted from when its answer came, not from before it was asked for."""
     hear = Place._hear
-    return Place, "_hear", lambda self, _sent_at, answer: hear(self, self.engine.now(), answer)
+    return Place, "_hear", lambda self, _sent_at, now, answer: hear(self, now, now, answer)
 
 
 def handed_on_after_leaving() -> Change:
@@ -110,5 +112,7 @@ RARE_TWINS = {stale_call: 20_000, call_for_nobody: 20_000}
 def broken(twin: Callable[[], Change]) -> Iterator[None]:
     """Play with this twin in place of the engine."""
     owner, name, changed = twin()
+    if callable(changed):  # one that cannot even be called would be found for the wrong reason
+        assert len(signature(changed).parameters) == len(signature(getattr(owner, name)).parameters), twin.__name__
     with patch.object(owner, name, changed):
         yield

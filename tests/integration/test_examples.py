@@ -52,17 +52,28 @@ PRINTS = {
         "lost 'export': it was held as long as max_hold allows\n"
     ),
     "12_testing": ("test_stops_when_the_server_is_gone: passed\ntest_a_lost_reply_leaves_nothing_behind: passed\n"),
-    "14_stock": (
+    "14_guarded_data": "sleepy is too late\nin stock: 15\n",
+    "15_classic_lock": (
+        "classic: two believe to be inside: True\n"
+        "classic: the first one hears of it when it is done: True\n"
+        "classic: an answer is lost, the lock is taken, nobody has it: True\n"
+        "aiodlock: the lease is renewed: True\n"
+        "aiodlock: the first one knows, and its fence is the older: True\n"
+        "aiodlock: an answer is lost, it is asked again, and the lock is ours\n"
+    ),
+    "16_stock": (
         "sold: 1000, sold out: 1000, left: 0\n"
         r"order-0: Returned\(quantity=1\), left: 1\n"
         "reserved for a tenth of a second, left: 0\n"
         r"not paid: Returned\(quantity=1\)\n"
         "the books balance: True\n"
     ),
-    "16_outbox": "shipped: 100, tried more often: True\n",
-    "15_locked_sale": r"sold: 100, left: \[0, 0, 0, 0\]\n",
+    "18_outbox": "shipped: 100, tried more often: True\n",
+    "17_locked_sale": r"sold: 100, left: \[0, 0, 0, 0\]\n",
     "13_run": r"lamps sold: \[1, 2, 3, 4, 5, 6, 7, 8, 9, 10\]\ntoo late: 190\n",
 }
+
+OWN_SERVERS = {"14_guarded_data": (RedisServer,), "15_classic_lock": (RedisServer,)}  # what an example starts itself
 
 
 @pytest.fixture(scope="module", params=["memory", RedisServer], ids=["memory", "redis"])
@@ -98,6 +109,8 @@ def test_every_example_is_known() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_prints_what_it_promises(name: str, url: str | None) -> None:
     """It ends by itself, without a warning, and with these facts."""
+    for kind in OWN_SERVERS.get(name, ()):
+        require(kind)
     printed = outcome_of(EXAMPLES / f"{name}.py", url)
     assert re.fullmatch(PRINTS[name], printed), printed
 
@@ -115,8 +128,9 @@ def test_an_example_is_short(name: str) -> None:
         ("03_cache_rebuild", "async with lock.write():", "if True:"),
         ("04_scheduled_job", "async with election.leadership():", "if True:"),
         ("06_semaphore", "permits=4", "permits=5"),
-        ("15_locked_sale", "segments=4", "segments=3"),
+        ("17_locked_sale", "segments=4", "segments=3"),
         ("10_fencing", "if fence < self.newest:", "if False:"),
+        ("14_guarded_data", "fence=old.fence", "fence=new.fence"),
     ],
 )
 def test_an_example_without_its_lock_is_caught(name: str, right: str, wrong: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from aiodlock._core.line import LineId, Row, TicketId
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import bulk, command, load, to_row
 from aiodlock.errors import BackendDataError
 
@@ -21,36 +22,41 @@ _INSPECT = load("inspect")
 _HEAD = _INSPECT.head(2)
 
 
-async def inspect(node: Node, keys: Keys, kind: str, pattern: str) -> list[Row]:
-    """Return the tickets of all lines of *kind* ("*": any) whose key matches the shell-style *pattern*."""
+async def inspect(route: Route, keys: Keys, kind: str, pattern: str) -> list[Row]:
+    """Return the tickets of all lines of *kind* ("*": any) whose key matches the shell-style *pattern*.
+
+    Each line is seen at one instant, or page by page if it is long; not all of them at the same.
+    """
     if kind != "*" and not any(c in pattern for c in "*?["):
-        return await _rows(node, keys, keys.name(LineId(kind, pattern)).key, kind, pattern)
+        return await _rows(route, keys, keys.name(LineId(kind, pattern)).key, kind, pattern)
     rows: list[Row] = []
-    async for key in _scan(node, keys):
-        rows += await _rows(node, keys, key, kind, pattern)
+    seen: set[bytes] = set()  # a scan may repeat some, and a key may have moved from one server to the next
+    for node in route.masters():
+        async for key in _scan(node, keys):
+            if key not in seen:
+                seen.add(key)
+                rows += await _rows(route, keys, key, kind, pattern)
     return rows
 
 
 async def _scan(node: Node, keys: Keys) -> AsyncIterator[bytes]:
-    """Yield every key of ours once; a scan may repeat some."""
-    seen: set[bytes] = set()
+    """Yield every key of ours on one server."""
     cursor = b"0"
     while True:
         page = command("SCAN", cursor, "MATCH", keys.pattern, "COUNT", 1000, "TYPE", "hash")
         cursor, found = await node.send(page, lambda reply, via: reply)
         for key in found:
-            if key not in seen:
-                seen.add(key)
-                yield key
+            yield key
         if cursor == b"0":
             return
 
 
-async def _rows(node: Node, keys: Keys, key: bytes, kind: str, pattern: str) -> list[Row]:
+async def _rows(route: Route, keys: Keys, key: bytes, kind: str, pattern: str) -> list[Row]:
     rows: dict[TicketId, Row] = {}
     start, restarts = b"", 0
     while restarts <= _RESTARTS:
-        page = await node.send(_HEAD + bulk(key) + bulk(start) + bulk(_PAGE), lambda reply, via: reply, _INSPECT.load)
+        payload = _HEAD + bulk(key) + bulk(start) + bulk(_PAGE)
+        page = await route.send(key, payload, lambda reply, via: reply, _INSPECT.load)
         if page is None:
             start, restarts = b"", restarts + 1
             continue

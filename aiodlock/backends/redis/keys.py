@@ -48,6 +48,11 @@ class Keys:
         """Return the channel on which one client is called."""
         return f"{self.prefix}:calls:{client}".encode()
 
+    def channel_near(self, key: bytes, client: str) -> bytes:
+        """Return the channel on which one client is called by the server of a cluster that keeps *key*."""
+        tag = key[key.index(b"{") : key.index(b"}") + 1]
+        return b"%b:calls:%b:%b" % (self.prefix.encode(), tag, client.encode())
+
     def parse(self, text: bytes) -> LineId:
         """Return the line of a key or a clear name."""
         if not (match := self._text.fullmatch(text)):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol, TypeVar
 
-from aiodlock.backends.redis.address import Address
-from aiodlock.backends.redis.scripts import to_none
-from aiodlock.backends.redis.wire import Decode, Link, OnPush
+from aiodlock.backends.base import Reply
+from aiodlock.backends.redis.scripts import to_hello, to_none
+from aiodlock.backends.redis.wire import Decode, Entry, Link, OnPush, OnRefused
 from aiodlock.errors import BackendError, BackendUnavailableError
 
-__all__ = ["Node"]
+__all__ = ["Node", "Where"]
 
 _T = TypeVar("_T")
 
@@ -20,61 +21,138 @@ _FIRST_DELAY = 0.02
 _LONGEST_DELAY = 2.0
 
 
-class Node:
-    """Keeps a `Link` to one address. While there is none every command fails at once: nothing is kept and sent later.
+class Where(Protocol):
+    """Where a server is and how to be let in: an `Address`, or somebody who knows it at this moment."""
 
-    *greet* prepares a fresh link (subscriptions) before any command goes over it; *on_up* is told when commands may.
+    async def connect(self, protocol: Callable[[], Link]) -> Link:
+        """Open a connection; nothing is said on it yet."""
+        ...
+
+    def greeting(self, name: str) -> tuple[bytes, ...]:
+        """Return the packed commands that begin a connection, HELLO first."""
+        ...
+
+
+class Node:
+    """Keeps a `Link` to one address. While it is lost every command fails at once: nothing is kept and sent later.
+
+    *greet* prepares a fresh link (subscriptions) before any command goes over it; *on_up* is told when commands may,
+    *on_down* when a link is lost or none was made. *vias* numbers the links, where several nodes share the numbers.
     """
 
     def __init__(
         self,
-        address: Address,
+        address: Where,
         *,
         name: str,
         greet: Callable[[Link], Awaitable[None]],
-        on_push: OnPush,
-        on_up: Callable[[int], None],
         patience: float,
+        on_push: OnPush = lambda push, via: None,
+        on_up: Callable[[int], None] = lambda via: None,
+        on_down: Callable[[], None] = lambda: None,
+        on_refused: OnRefused | None = None,
+        vias: Iterator[int] | None = None,
     ) -> None:
         self.address = address
         self._name = name
         self._greet = greet
         self._on_push = on_push
         self._on_up = on_up
+        self._on_down = on_down
+        self._on_refused = on_refused
         self._patience = patience
-        self._via = 0
+        self._vias = vias or itertools.count(1)
+        self._early: list[Entry] | None = None  # what was sent before the first connection was made
         self._link: Link | None = None
         self._down = "not connected"
         self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a command sent now goes out, now or as soon as the first connection is made."""
+        return self._link is not None or self._early is not None
 
     async def open(self) -> None:
         """Connect once, or raise; from then on connect again whenever the connection is lost."""
         self._link = await self._dial()
         self._keeper = asyncio.create_task(self._keep(self._link), name=f"aiodlock: {self.address}")
 
+    def keep(self) -> None:
+        """Connect as soon as that is possible, and again whenever the connection is lost; commands fail until then."""
+        self._keeper = asyncio.create_task(self._keep(None), name=f"aiodlock: {self.address}")
+
+    def start(self) -> None:
+        """Do the same; what is sent meanwhile goes out when the first attempt has succeeded."""
+        self._early = []
+        self._keeper = asyncio.create_task(self._begin(), name=f"aiodlock: {self.address}")
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Host and port at the other end of the present connection."""
+        return self._link.peer if self._link is not None else None
+
+    def reset(self, reason: str) -> None:
+        """Give the present connection up, for *reason*, and make another."""
+        if self._link is not None:
+            self._link.abort(reason)
+
     async def aclose(self) -> None:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})
+        self._down = "closed"
+        self._fail_early()
         if self._link is not None:
-            link, self._link, self._down = self._link, None, "closed"
+            link, self._link = self._link, None
             await link.aclose("closed")
 
     def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
         """Send over the link of this moment, see `Link.send`."""
         if self._link is not None:
             return self._link.send(payload, decode, load)
-        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        future.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
-        return future
+        reply: Reply[_T] = Reply()
+        self.take((reply, decode, payload, load))
+        return reply
 
-    async def _keep(self, link: Link) -> None:
+    def take(self, entry: Entry) -> None:
+        """Send a command that somebody waits for already."""
+        if self._link is not None:
+            self._link.take(entry)
+        elif self._early is not None:
+            self._early.append(entry)
+        else:
+            self._fail(entry)
+
+    async def _begin(self) -> None:
+        try:
+            link = await self._dial()
+        except BackendError as error:
+            self._down = str(error)
+            self._fail_early()
+            self._on_down()
+            link = await self._redial()
+        early, self._early, self._link = self._early, None, link
+        for entry in early or ():
+            link.take(entry)
+        await self._keep(link)
+
+    async def _keep(self, link: Link | None) -> None:
         while True:
-            self._down = await link.lost()
+            if link is not None:
+                self._down = await link.lost()
             self._link = None
+            self._on_down()
             link = await self._redial()
             self._link = link
             asyncio.get_running_loop().call_soon(self._on_up, link.via)  # what it raises must not end this task
+
+    def _fail_early(self) -> None:
+        early, self._early = self._early, None
+        for entry in early or ():
+            self._fail(entry)
+
+    def _fail(self, entry: Entry) -> None:
+        entry[0].fail(BackendUnavailableError(f"{self.address}: {self._down}"))
 
     async def _redial(self) -> Link:
         delay = _FIRST_DELAY
@@ -87,12 +165,13 @@ class Node:
                 delay = min(2 * delay, _LONGEST_DELAY)
 
     async def _dial(self) -> Link:
-        self._via += 1
         link: Link | None = None
         try:
             async with asyncio.timeout(self._patience):
                 link = await self.address.connect(self._new_link)
-                for payload in self.address.greeting(self._name):
+                hello, *others = self.address.greeting(self._name)
+                link.role = await link.send(hello, to_hello)
+                for payload in others:
                     await link.send(payload, to_none)
                 await self._greet(link)
         except BaseException as error:
@@ -104,4 +183,10 @@ class Node:
         return link
 
     def _new_link(self) -> Link:
-        return Link(str(self.address), via=self._via, on_push=self._on_push, patience=self._patience)
+        return Link(
+            str(self.address),
+            via=next(self._vias),
+            on_push=self._on_push,
+            patience=self._patience,
+            on_refused=self._on_refused,
+        )

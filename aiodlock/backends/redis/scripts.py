@@ -11,7 +11,19 @@ from typing import Any
 
 from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, LineId, Row, TicketId, Waiting
 
-__all__ = ["Script", "bulk", "command", "load", "micros", "to_answer", "to_answers", "to_int", "to_none", "to_row"]
+__all__ = [
+    "Script",
+    "bulk",
+    "command",
+    "load",
+    "micros",
+    "to_answer",
+    "to_answers",
+    "to_hello",
+    "to_int",
+    "to_none",
+    "to_row",
+]
 
 _INCLUDE = re.compile(r"^--#include (\w+\.lua)$", re.MULTILINE)
 _WHY = {
@@ -93,6 +105,11 @@ def to_answers(reply: Any, via: int) -> list[Answer]:
 def to_int(reply: Any, via: int) -> int:
     """Decode a number."""
     return int(reply)
+
+
+def to_hello(reply: Any, via: int) -> str:
+    """Decode the role of a server that was greeted; a sentinel has none, and says so by its mode."""
+    return str(reply.get(b"role", reply[b"mode"]).decode())
 
 
 def to_none(reply: Any, via: int) -> None:

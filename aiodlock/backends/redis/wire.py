@@ -20,12 +20,14 @@ from aiodlock.backends.base import Reply
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
-__all__ = ["Decode", "Link", "OnPush"]
+__all__ = ["Decode", "Entry", "Link", "OnPush", "OnRefused"]
 
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Any, int], _T]
 OnPush: TypeAlias = Callable[[list[Any], int], None]
-_Entry: TypeAlias = tuple[Reply[Any], Decode[Any], bytes, bytes | None]
+# A command under way: who waits for its reply, how to read that, the packed command, the script it may lack.
+Entry: TypeAlias = tuple[Reply[Any], Decode[Any], bytes, bytes | None]
+OnRefused: TypeAlias = Callable[[Entry, str], bool]
 
 _CHUNK = 24
 _MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
@@ -33,6 +35,7 @@ _MOST_WAITING = 100_000
 _POLITE = 0.5  # seconds that closing waits for the peer
 
 _MORE = object()
+_CONFIRMS = (b"subscribe", b"ssubscribe")  # pushes that answer a command, in its place among the replies
 _PING = command("PING")
 _RESET = struct.pack("ii", 1, 0)  # linger for no time: close with a reset
 _NOT_NOW = frozenset({
@@ -45,20 +48,26 @@ class Link(asyncio.Protocol):
 
     It is lost when the peer says so, and aborted when a reply is overdue by *patience* seconds; after a silence a PING
     asks. Then every command without a reply fails: it may or may not have happened.
+
+    *on_refused* sees every error reply first; what it takes care of (a command that belongs elsewhere) does not fail.
     """
 
-    def __init__(self, where: str, *, via: int, on_push: OnPush, patience: float) -> None:
+    def __init__(
+        self, where: str, *, via: int, on_push: OnPush, patience: float, on_refused: OnRefused | None = None
+    ) -> None:
         self.where = where
         self.via = via
         self.loop = asyncio.get_running_loop()
         self.reason = ""  # why it was lost
+        self.role = ""  # what the server says of itself: master, replica, sentinel
         self._lost = asyncio.Event()
         self._closed = asyncio.Event()
         self._on_push = on_push
+        self._on_refused = on_refused
         self._transport: asyncio.Transport
         self._reader = hiredis.Reader(notEnoughData=_MORE)
-        self._pending: deque[_Entry] = deque()
-        self._backlog: deque[_Entry] = deque()
+        self._pending: deque[Entry] = deque()
+        self._backlog: deque[Entry] = deque()
         self._loading: set[bytes] = set()
         self._unloadable: set[bytes | None] = set()
         self._out: list[bytes] = []
@@ -68,7 +77,7 @@ class Link(asyncio.Protocol):
         self._last_tick = 1
         self._quiet = 0  # checks since anything was heard
         self._overdue = 0  # checks that found the same command unanswered
-        self._oldest: _Entry | None = None
+        self._oldest: Entry | None = None
         self._interval = patience / 3
         self._timer: asyncio.TimerHandle
 
@@ -78,8 +87,21 @@ class Link(asyncio.Protocol):
         A reply ``NOSCRIPT`` means that nothing was done: it is cured by sending *load*, and the command again.
         """
         reply: Reply[_T] = Reply()
-        self._enqueue((reply, decode, payload, load))
+        if self._paused or self._backlog or self.reason or len(self._pending) >= _MOST_IN_FLIGHT:
+            self.take((reply, decode, payload, load))
+        else:
+            self._write((reply, decode, payload, load))
         return reply
+
+    def take(self, entry: Entry) -> None:
+        """Send a command that somebody waits for already."""
+        if not (self._paused or self._backlog or self.reason) and len(self._pending) < _MOST_IN_FLIGHT:
+            self._write(entry)
+        elif not self.reason and len(self._backlog) < _MOST_WAITING:
+            self._backlog.append(entry)
+        else:
+            reason = self.reason or f"{_MOST_WAITING} commands wait already"
+            entry[0].fail(BackendUnavailableError(f"{self.where}: {reason}"))
 
     async def aclose(self, reason: str) -> None:
         """Close politely if nothing is in doubt; in any case soon."""
@@ -91,6 +113,12 @@ class Link(asyncio.Protocol):
             async with asyncio.timeout(_POLITE):
                 await self._closed.wait()
         self._transport.abort()
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Host and port at the other end; None for a unix socket."""
+        peer = self._transport.get_extra_info("peername")
+        return (peer[0], peer[1]) if isinstance(peer, tuple) else None
 
     async def lost(self) -> str:
         """Wait for the end and return its reason."""
@@ -139,16 +167,7 @@ class Link(asyncio.Protocol):
 
     # --- out -------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, entry: _Entry) -> None:
-        if not (self._paused or self._backlog or self.reason) and len(self._pending) < _MOST_IN_FLIGHT:
-            self._write(entry)
-        elif not self.reason and len(self._backlog) < _MOST_WAITING:
-            self._backlog.append(entry)
-        else:
-            reason = self.reason or f"{_MOST_WAITING} commands wait already"
-            entry[0].set_exception(BackendUnavailableError(f"{self.where}: {reason}"))
-
-    def _write(self, entry: _Entry) -> None:
+    def _write(self, entry: Entry) -> None:
         # Alone on the wire: at once. But the first of many would travel alone, and the others wait for its reply.
         at_once = not self._pending and self._last_tick <= 1
         self._pending.append(entry)
@@ -184,7 +203,7 @@ class Link(asyncio.Protocol):
     def _read(self) -> None:
         gets, pending, via = self._reader.gets, self._pending, self.via
         while (reply := gets()) is not _MORE:
-            if type(reply) is hiredis.PushNotification:
+            if type(reply) is hiredis.PushNotification and reply[0] not in _CONFIRMS:
                 self._on_push(reply, via)
                 continue
             if not pending:
@@ -200,16 +219,18 @@ class Link(asyncio.Protocol):
             else:
                 entry[0].arrive(answer)
 
-    def _refused(self, entry: _Entry, error: str) -> None:
+    def _refused(self, entry: Entry, error: str) -> None:
         answer, _, _, load = entry
         if answer.done():
             return
         code = error.partition(" ")[0]
         if code == "NOSCRIPT" and load is not None and load not in self._unloadable:
             self._load(load)
-            self._enqueue(entry)
+            self.take(entry)
             return
         self._unloadable.discard(load)
+        if self._on_refused is not None and self._on_refused(entry, error):
+            return
         answer.fail(_as_error(self.where, code, error))
         if code == "READONLY":  # demoted: another server has the lines now, and a new connection may reach it
             self.abort(error)
@@ -261,6 +282,8 @@ def _as_error(where: str, code: str, error: str) -> BackendError:
         return BackendUnavailableError(f"{where}: {error}")
     if code == "WRONGTYPE" or "user_script" in error:
         return BackendDataError(f"{where}: a key of ours holds something else: {error}")
+    if code in ("MOVED", "ASK"):
+        return BackendError(f"{where}: {error}; this server is one of a cluster: use redis+cluster://")
     if code == "NOPERM":
         return BackendError(f"{where}: {error}; grant what the ACL line in the docs lists")
     return BackendError(f"{where}: {error}")

@@ -29,6 +29,7 @@ __all__ = [
     "a_life_ends_by_the_servers_clock",
     "a_smaller_weight_lets_others_in",
     "a_ticket_that_others_made_leave_is_told",
+    "an_expired_ticket_never_stands_again",
     "another_size_lets_others_in_or_refuses_them",
     "epochs_grow_also_when_the_line_was_empty",
     "joining_again_is_looking",
@@ -214,6 +215,25 @@ async def a_life_ends_by_the_servers_clock(world: World) -> None:
     assert isinstance(inside, Inside)
     assert inside.epoch > first.epoch
     await backend.leave(waiter)
+
+
+@check()
+async def an_expired_ticket_never_stands_again(world: World) -> None:
+    """Also when others have swept it and the line is empty: a join sent again after its end must not enter anew."""
+    backend, _ = await world.backend()
+    holder, waiter = _tickets(world, 1, 1, ttl=world.ttl)
+    (other,) = _tickets(world)
+    await backend.join(holder)
+    await backend.join(waiter)
+    await world.sleep(world.ttl + 0.05)
+    assert isinstance(await backend.join(other), Inside)
+    await backend.leave(other)
+    for dead in (holder, waiter):
+        for queue in (True, False):
+            answer = await backend.join(dead, queue=queue)
+            assert isinstance(answer, Gone)
+            assert answer.why is GoneWhy.EXPIRED
+    assert await world.rows() == []
 
 
 @check(31)

@@ -12,8 +12,8 @@
 It runs in a thread with a loop of its own, so it adds no task and no tick to the loop under test.
 """
 
-from aiodlock.testing.proxy.controls import Counts
+from aiodlock.testing.proxy.controls import Counts, Edit
 from aiodlock.testing.proxy.proxy import FaultProxy
 from aiodlock.testing.proxy.rules import HeldBack, Match, Rule
 
-__all__ = ["Counts", "FaultProxy", "HeldBack", "Match", "Rule"]
+__all__ = ["Counts", "Edit", "FaultProxy", "HeldBack", "Match", "Rule"]

@@ -6,10 +6,14 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from aiodlock.testing.proxy.rules import Rule
 
-__all__ = ["Controls", "Counts", "Lane"]
+__all__ = ["Controls", "Counts", "Edit", "Lane"]
+
+Edit: TypeAlias = Callable[[], Callable[[bytes], bytes]]
+"""Makes for one connection what changes its replies, as they come: in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Controls:
         self.requests = Lane()
         self.replies = Lane()
         self.rules: list[Rule] = []
+        self.edit: Edit | None = None
         self.errors: list[Exception] = []  # of users' matchers
         self.counts = Counts()
         self._counted = threading.Condition()

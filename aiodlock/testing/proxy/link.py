@@ -31,6 +31,7 @@ class Link:
         self._from_server, self._to_server = server
         self._doomed = False  # the next reply is dropped, and the connection with it
         self._held: HeldBack | None = None
+        self._edit = controls.edit() if controls.edit else None
         self._replies = asyncio.create_task(_carry(controls.replies, self._from_server, self._reply))
         self._requests = asyncio.create_task(self._carry_requests())
 
@@ -91,7 +92,7 @@ class Link:
             return
         if self._doomed:
             self._drop_reply()
-        else:
+        elif reply := self._edit(reply) if self._edit else reply:
             self._controls.count("replies")
             await _write(self._to_client, reply)
 

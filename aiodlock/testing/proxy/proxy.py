@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Self, TypeVar
 
-from aiodlock.testing.proxy.controls import Controls, Counts
+from aiodlock.testing.proxy.controls import Controls, Counts, Edit
 from aiodlock.testing.proxy.link import Link, reset
 from aiodlock.testing.proxy.rules import Harm, HeldBack, Match, Rule
 from aiodlock.testing.servers.base import HOST, free_ports
@@ -98,6 +98,10 @@ class FaultProxy:
         """Keep the next (or k-th) request that matches, until its `HeldBack.deliver`."""
         return self._add(HeldBack(match=match, every=every))
 
+    def edit_replies(self, edit: Edit) -> None:
+        """Change what the servers say on every later connection, until `heal`; see `Edit`."""
+        self._do(setattr, self._controls, "edit", edit)
+
     def heal(self) -> None:
         """Take back all faults. A request already held back stays so."""
         self._do(self._clear)
@@ -117,6 +121,7 @@ class FaultProxy:
 
     def _clear(self) -> None:
         self._controls.rules.clear()
+        self._controls.edit = None
         for lane in (self._controls.requests, self._controls.replies):
             lane.delay = 0.0
             lane.open.set()

@@ -12,18 +12,28 @@ Calls block until what they say is true; in a test on a loop that must go on mea
 """
 
 from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError, free_ports
+from aiodlock.testing.servers.cluster import ClusterNode, RedisCluster
 from aiodlock.testing.servers.kafka import KafkaServer
 from aiodlock.testing.servers.mariadb import MariaDBServer
 from aiodlock.testing.servers.redis import RedisServer
+from aiodlock.testing.servers.replica import RedisReplica
 from aiodlock.testing.servers.require import require
+from aiodlock.testing.servers.sentinel import RedisSentinel, SentinelService
+from aiodlock.testing.servers.tls import TlsRedisServer
 
 __all__ = [
+    "ClusterNode",
     "KafkaServer",
     "MariaDBServer",
     "MissingServerError",
+    "RedisCluster",
+    "RedisReplica",
+    "RedisSentinel",
     "RedisServer",
+    "SentinelService",
     "Server",
     "ServerFailedError",
+    "TlsRedisServer",
     "free_ports",
     "require",
 ]

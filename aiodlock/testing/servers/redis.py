@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from aiodlock.testing.servers.base import HOST, Server
 
-__all__ = ["RedisServer"]
+__all__ = ["RedisServer", "ask"]
 
 
 class RedisServer(Server):
@@ -30,13 +30,20 @@ class RedisServer(Server):
 
     def command(self) -> Sequence[str]:
         own = ("--port", str(self.port), "--bind", HOST, "--dir", str(self.directory), "--save", "")
-        return (self.program, *own, *self._persistence, *self._arguments)
+        # A replica's first copy begins at once, not when others may have come.
+        return (self.program, *own, "--repl-diskless-sync-delay", "0", *self._persistence, *self._arguments)
 
     def is_ready(self) -> bool:
         """Tell whether our process, not another one on this port, answers commands."""
-        with socket.create_connection((HOST, self.port), 1.0) as connection:
-            connection.sendall(b"PING\r\nINFO server\r\nQUIT\r\n")
-            with connection.makefile("rb") as replies:
-                answer = replies.read()
+        answer = ask(self.port, "PING", "INFO server")
         ours = answer.startswith(b"+PONG") and b"process_id:%d\r\n" % self.pid in answer
         return ours or answer.startswith(b"-NOAUTH")
+
+
+def ask(port: int, *commands: str, within: float = 1.0) -> bytes:
+    """Return the raw replies of a Redis server, or of a sentinel, to some plain commands."""
+    with socket.create_connection((HOST, port), within) as connection:
+        connection.sendall("".join(f"{command}\r\n" for command in commands).encode())
+        connection.shutdown(socket.SHUT_WR)  # the server answers, then closes; a sentinel knows no QUIT
+        with connection.makefile("rb") as replies:
+            return replies.read()

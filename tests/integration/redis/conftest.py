@@ -58,6 +58,15 @@ class Client:
         return self.backend._keys.name(line).key
 
 
+async def until(is_so: Callable[[], bool], *, within: float = 20.0) -> None:
+    """Return as soon as *is_so* says yes."""
+    async with asyncio.timeout(within):
+        while True:
+            if is_so():
+                return
+            await asyncio.sleep(0.005)
+
+
 @asynccontextmanager
 async def opened(url: str, **settings: Any) -> AsyncIterator[Client]:
     client = Client(RedisBackend.from_url(url, **settings))

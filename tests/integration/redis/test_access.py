@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from aiodlock._core.line import Called, Inside, LineId, Ticket
-from aiodlock._core.stock import Take, Terms
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.acl import COMMANDS, acl_line
 from aiodlock.backends.redis.address import Address
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
-from aiodlock.testing.servers import RedisServer, free_ports
+from aiodlock.testing.servers import RedisServer, TlsRedisServer, require
 from tests.integration.redis.conftest import Client
 
 Connect = Callable[..., Awaitable[Client]]
@@ -25,57 +22,35 @@ Make = Callable[..., Ticket]
 
 # --- TLS ---------------------------------------------------------------------------------------------------
 
-CERTIFICATES = """
-EC="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-CA="-x509 -days 2 -addext keyUsage=critical,keyCertSign"
-openssl req $CA $EC -subj /CN=test-ca -keyout ca.key -out ca.crt
-openssl req $CA $EC -subj /CN=other-ca -keyout other.key -out other.crt
-openssl req $EC -subj /CN=localhost -keyout srv.key -out srv.csr
-printf 'subjectAltName=IP:127.0.0.1\\nauthorityKeyIdentifier=keyid\\n' > ext.cnf
-openssl x509 -req -in srv.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile ext.cnf -out srv.crt
-"""
-
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("certificates")
-    subprocess.run(["sh", "-e", "-c", CERTIFICATES], cwd=directory, check=True, capture_output=True)
-    return directory
+def tls() -> Iterator[TlsRedisServer]:
+    require(TlsRedisServer)
+    with TlsRedisServer() as server:
+        yield server
 
 
-@pytest.fixture(scope="module")
-def tls(certificates: Path) -> Iterator[str]:
-    """A server with TLS; yields its URL without options."""
-    (port,) = free_ports(1)
-    files = {"cert-file": "srv.crt", "key-file": "srv.key", "ca-cert-file": "ca.crt"}
-    options = [word for name, file in files.items() for word in (f"--tls-{name}", str(certificates / file))]
-    with RedisServer(arguments=("--tls-port", str(port), "--tls-auth-clients", "no", *options)):
-        yield f"rediss://127.0.0.1:{port}/0"
-
-
-async def test_tls_carries_verbs_and_calls(connect: Connect, tls: str, certificates: Path, ticket: Make) -> None:
-    client = await connect(f"{tls}?ssl_ca_certs={certificates / 'ca.crt'}")
+async def test_tls_carries_verbs_and_calls(connect: Connect, tls: TlsRedisServer, ticket: Make) -> None:
+    client = await connect(tls.url)
     holder, waiter = ticket(), ticket()
     await client.backend.join(holder)
     await client.backend.join(waiter)
     await client.backend.leave(holder)
     assert [type(call) for call in await client.told()][-1] is Called
-    assert client.backend.address == tls
+    assert client.backend.address == tls.bare_url
 
 
-@pytest.mark.parametrize("option", ["ssl_ca_certs={}/other.crt", ""])
-async def test_a_server_with_an_unknown_certificate_is_refused(
-    connect: Connect, tls: str, certificates: Path, option: str
-) -> None:
-    with pytest.raises(BackendUnavailableError, match="certificate verify failed"):
-        await connect(f"{tls}?{option.format(certificates)}")
+async def test_a_server_with_an_unknown_certificate_is_refused(connect: Connect, tls: TlsRedisServer) -> None:
+    for url in (tls.bare_url, f"{tls.bare_url}?ssl_ca_certs={tls.other_authority}"):
+        with pytest.raises(BackendUnavailableError, match="certificate verify failed"):
+            await connect(url)
 
 
-async def test_checks_are_switched_off_only_knowingly(connect: Connect, tls: str) -> None:
+async def test_checks_are_switched_off_only_knowingly(connect: Connect, tls: TlsRedisServer) -> None:
     for option in ("ssl_cert_reqs=none", "ssl_check_hostname=false"):
         with pytest.raises(ConfigurationError, match="unverified"):
-            await connect(f"{tls}?{option}")
-    client = await connect(f"{tls}?ssl_cert_reqs=none", unverified=True)
+            await connect(f"{tls.bare_url}?{option}")
+    client = await connect(f"{tls.bare_url}?ssl_cert_reqs=none", unverified=True)
     await client.backend.ping()
 
 
@@ -106,15 +81,6 @@ async def use_everything(client: Client, ticket: Make) -> None:
     for operation in ("a", "b"):
         await client.backend.latch(LineId("latch", "acl"), count=2, down=1, operation=operation, ttl=5.0)
     assert {"Called", "AskedToGo", "Opened"} <= {type(call).__name__ for call in await client.told()}
-    room = client.backend.stock(Terms("acl", memory=60.0, outbox=True))
-    await room.load(2, "op")
-    await room.take([Take("o-1", "ann", hold_for=0.05), Take("o-2", "bob")])
-    await asyncio.sleep(0.06)
-    await room.put_back("o-2", "bob")
-    assert len(entries := await room.outbox("", 9)) == 3
-    assert await room.outbox(entries[-1].id, 9) == []
-    assert (await room.audit()).is_balanced
-    await room.close()
 
 
 async def test_the_documented_rights_are_enough(

@@ -210,7 +210,7 @@ FAULTS = {
     "an epoch twice": ("line.last = math.max(line.last + 1, math.floor(now / 16))", "line.last = math.floor(now / 16)"),
     "any join resizes": ("if line.inside + line.waiting == 0 then line.size", "if true then line.size"),
     "company is not told": ("elseif line.first == id then tell_company() end", "end"),
-    "nobody is called": ("redis.call('PUBLISH', record.client, 'I '", "(function() end)('I '"),
+    "nobody is called": ("publish(record.client, 'I '", "(function() end)('I '"),
     "leaving forgets who waits": ("inside == 1 and waiting == 0 and head", "inside == 1 and head"),
     "the dead stay inside": ("if now < line.soonest then return end", "if true then return end"),
     "standing again keeps the old": ("part(instead_of, client)\n", ""),

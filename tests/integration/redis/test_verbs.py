@@ -334,7 +334,7 @@ async def test_a_buried_id_never_stands(client: Client, ticket: Make) -> None:
 async def test_tombstones_whose_time_is_over_go_though_one_lasts_long(client: Client, ticket: Make) -> None:
     async def bury(seconds: float) -> None:
         mine = ticket(line=line)
-        await client.backend._call(_LEAVE, line, mine.id, round(seconds * 1e6), b"", decode=to_none)
+        await client.backend._call(_LEAVE, line, b"", mine.id, round(seconds * 1e6), decode=to_none)
 
     line = LineId("lock", "graves")
     lasting = ticket(line=line, ttl=600.0)

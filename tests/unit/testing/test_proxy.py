@@ -305,6 +305,22 @@ def test_a_matcher_that_fails_is_seen(server: RedisServer, connect: Connect) -> 
             connect(proxy.port).ask("PING")
 
 
+def test_replies_are_edited_on_later_connections_until_healed(
+    client: Client, proxy: FaultProxy, connect: Connect
+) -> None:
+    """By what was made for each connection, piece by piece; an empty piece is not sent."""
+    assert client.ask("PING") == b"+PONG\r\n"
+    proxy.edit_replies(lambda: lambda reply: reply.replace(b":1", b":one").replace(b":2\r\n", b""))
+    edited = connect(proxy.port)
+    assert client.ask("INCR n") == b":1\r\n"
+    assert edited.ask("INCR m") == b":one\r\n"
+    edited.send("INCR m")
+    proxy.wait_until(lambda counts: counts.requests == 4, within=5)
+    assert edited.ask("INCR m") == b":3\r\n"
+    proxy.heal()
+    assert connect(proxy.port).ask("INCR p") == b":1\r\n"
+
+
 def test_healing_takes_rules_back(client: Client, proxy: FaultProxy) -> None:
     proxy.drop_request()
     proxy.heal()

@@ -36,6 +36,9 @@ redis.call('PEXPIREAT', KEY, math.ceil(ends / 1000))
 
 if before > 0 and left == 0 then
   local name = ARGV[1] ~= '' and ARGV[1] or KEY
-  for i = 1, watchers do redis.call('PUBLISH', redis.call('HGET', KEY, 'n' .. i), 'O ' .. name) end
+  for i = 1, watchers do
+    local channel = redis.call('HGET', KEY, 'n' .. i)
+    redis.call(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, 'O ' .. name)
+  end
 end
 return left

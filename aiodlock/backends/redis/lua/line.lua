@@ -178,6 +178,12 @@ local function look(id, life)
   return { 'waiting', line.inside + record.serial - read(line.first).serial, again, line.last, line.size, holder() }
 end
 
+-- When its memory is full, Redis refuses a script whose first write could take more of it, and no other. Who renews or
+-- leaves takes none to speak of, and must not lose a lock, or keep one, because others have filled the memory.
+local function take_no_memory()
+  redis.call('HDEL', KEY, '')
+end
+
 local function write(command, fields)
   for i = 1, #fields, 1000 do redis.call(command, KEY, unpack(fields, i, math.min(i + 999, #fields))) end
 end
@@ -202,11 +208,16 @@ local function save()
     fields[#fields + 1], fields[#fields + 2] = 't' .. id, struct.pack(RECORD,
       r.gone, r.weight, r.ends, r.since, r.epoch, r.serial, r.prev, r.next, r.client, r.owner)
   end
-  write('HSET', fields)
   local old = {}
   for id in pairs(line.removed) do old[#old + 1] = 't' .. id end
   write('HDEL', old)
+  write('HSET', fields)
   if expire_at then redis.call('PEXPIREAT', KEY, expire_at) end
+end
+
+-- In a cluster the channel carries a hash tag of the line's slot, and only that server's subscribers need to hear.
+local function publish(channel, text)
+  redis.call(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, text)
 end
 
 -- Write what has changed, then call who was let in, except *quiet*, whose answer says it.
@@ -218,8 +229,8 @@ local function close(quiet)
     if id ~= quiet and record and record.client ~= '' then
       name = name or string.find(KEY, '{#', 1, true) and redis.call('HGET', KEY, 'name') or KEY
       local epoch, company = string.format('%.0f', record.epoch), line.waiting > 0 and ' 1 ' or ' 0 '
-      redis.call('PUBLISH', record.client, 'I ' .. epoch .. company .. name .. ' ' .. id)
+      publish(record.client, 'I ' .. epoch .. company .. name .. ' ' .. id)
     end
   end
-  for _, message in ipairs(line.messages) do redis.call('PUBLISH', message[1], message[2]) end
+  for _, message in ipairs(line.messages) do publish(message[1], message[2]) end
 end

@@ -18,6 +18,7 @@ for i, id in ipairs(ids) do
   local record = records[id]
   if record and record.epoch > 0 then live_until(id, math.max(record.ends, now + tonumber(ARGV[3 * i - 1]))) end
 end
+take_no_memory()
 local answers = {}
 for i, id in ipairs(ids) do answers[i] = look(id, tonumber(ARGV[3 * i])) end
 close()

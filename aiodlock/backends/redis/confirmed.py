@@ -1,0 +1,105 @@
+"""Grants that count only when replicas have them: joins and renewals, with a ``WAIT`` behind them.
+
+``WAIT`` speaks of the writes of its own connection and holds up whatever is queued behind it there. So these commands
+have a connection of their own, and go out in rounds: all that came meanwhile together, one ``WAIT`` for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from aiodlock._core.line import Gone, GoneWhy, Inside, Waiting
+from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.scripts import command
+from aiodlock.backends.redis.wire import Decode
+from aiodlock.errors import BackendUnavailableError
+
+__all__ = ["Confirming", "doubted"]
+
+_T = TypeVar("_T")
+
+
+class _Asked(NamedTuple):
+    future: asyncio.Future[Any]
+    payload: bytes
+    decode: Decode[Any]
+    load: bytes | None
+
+
+_Round: TypeAlias = "list[tuple[_Asked, asyncio.Future[Any]]]"
+
+
+class Confirming:
+    """Sends over *node*; an answer that fewer than *replicas* have *within* so many seconds is told as a doubt."""
+
+    def __init__(self, node: Node, *, replicas: int, within: float) -> None:
+        self._node = node
+        self._replicas = replicas
+        self._wait = command("WAIT", replicas, max(1, round(within * 1000)))  # 0 would wait for ever
+        self._next: list[_Asked] = []
+        self._under_way = False
+
+    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+        """Send with the next round; the future gets the decoded reply, or what `doubted` makes of it."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_T] = loop.create_future()
+        self._next.append(_Asked(future, payload, decode, load))
+        if not self._under_way:
+            self._under_way = True
+            loop.call_soon(self._begin)
+        return future
+
+    def _begin(self) -> None:
+        asked, self._next = self._next, []
+        self._under_way = bool(asked)
+        if asked:
+            sent = [(one, self._node.send(one.payload, one.decode, one.load)) for one in asked]
+            self._send_wait(sent)
+
+    def _send_wait(self, sent: _Round) -> None:
+        # A command that met NOSCRIPT is sent again, and is then behind the WAIT: that one says nothing of it.
+        def counted(reply: Any, via: int) -> int | None:
+            return int(reply) if all(answer.done() for _, answer in sent) else None
+
+        waited = self._node.send(self._wait, counted)
+        waited.add_done_callback(partial(self._waited, sent))
+
+    def _waited(self, sent: _Round, waited: asyncio.Future[int | None]) -> None:
+        error = waited.exception()
+        count = 0 if error else waited.result()
+        if count is None:
+            self._send_wait(sent)
+            return
+        for asked, answer in sent:
+            answer.add_done_callback(partial(_settle, asked.future, error, count >= self._replicas))
+        self._begin()
+
+
+def _settle(
+    future: asyncio.Future[Any], error: BaseException | None, is_confirmed: bool, answer: asyncio.Future[Any]
+) -> None:
+    if error := answer.exception() or error:
+        if not future.done():
+            future.set_exception(error)
+    elif not future.done():
+        try:
+            future.set_result(answer.result() if is_confirmed else doubted(answer.result()))
+        except BackendUnavailableError as doubt:
+            future.set_exception(doubt)
+
+
+def doubted(answer: object) -> object:
+    """Return what counts of an unconfirmed answer: a refusal does, a join has to be left, a renewal was none.
+
+    Whatever else was done has to be asked for again: that raises.
+    """
+    match answer:
+        case Gone():
+            return answer
+        case Inside() | Waiting():
+            return Gone(GoneWhy.UNCONFIRMED, via=answer.via)
+        case [Inside() | Waiting() | Gone(), *_]:
+            return [one if isinstance(one, Gone) else None for one in answer]
+    raise BackendUnavailableError("done, but too few replicas have confirmed it: ask again")

@@ -1,0 +1,24 @@
+"""Clusters for the fault tests: one whose slots are moved, and others that a test may kill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from aiodlock.testing.servers import RedisCluster, RedisServer, require
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RedisCluster]:
+    require(RedisServer)
+    with RedisCluster() as running:
+        yield running
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[RedisCluster]:
+    """A cluster that a test may kill parts of."""
+    require(RedisServer)
+    with RedisCluster() as running:
+        yield running
