@@ -46,7 +46,7 @@ TOPOLOGIES: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "sentinel": lambda request: SentinelWorld(request.getfixturevalue("sentinel_service")),
 }
 EXPECTED = {
-    "replicas": Capabilities(kinds=frozenset({"lock", "rwlock", "semaphore", "latch"}), trusts_calls=False),
+    "replicas": Capabilities(kinds=frozenset({"lock", "rwlock", "semaphore", "latch"}), trusts_calls=False, stock=True),
     "sentinel": Capabilities(kinds=frozenset({"lock", "rwlock", "semaphore", "latch"}), stock=True),
 }
 

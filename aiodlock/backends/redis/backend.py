@@ -72,7 +72,7 @@ class Lines:
     """One client's lines in Redis: every verb, over whatever *route* leads to them."""
 
     def __init__(self, route: Route, calls: Calls, *, address: str) -> None:
-        self.capabilities = Capabilities(pushes=calls.pushes)
+        self.capabilities = Capabilities(pushes=calls.pushes, stock=True)
         self.address = address
         self._route = route
         self._calls = calls
@@ -138,6 +138,9 @@ class Lines:
         arguments = (clear, count, down, operation, micros(ttl), self._route.channel(key))
         return self._call(_LATCH, line, *arguments, decode=to_int)
 
+    def stock(self, terms: Terms) -> RedisStockroom:
+        return RedisStockroom(self._route, self._keys, terms)
+
     def _call(
         self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
     ) -> asyncio.Future[_T]:
@@ -194,8 +197,7 @@ class RedisBackend(Lines):
             grants = Confirming(self._nodes[1], replicas=min_replicas, within=patience / 3)
         route = Single(self._nodes, calls, grants)
         super().__init__(route, calls, address=str(address))
-        confirmed_only = min_replicas > 0
-        self.capabilities = replace(self.capabilities, trusts_calls=not confirmed_only, stock=not confirmed_only)
+        self.capabilities = replace(self.capabilities, trusts_calls=not min_replicas)
 
     @classmethod
     def from_url(
@@ -211,9 +213,6 @@ class RedisBackend(Lines):
         """Return the backend of ``redis://``, ``rediss://`` or ``unix://``."""
         address = Address.from_url(url, unverified=unverified)
         return cls(address, prefix=prefix, pushes=pushes, patience=patience, min_replicas=min_replicas)
-
-    def stock(self, terms: Terms) -> RedisStockroom:
-        return RedisStockroom(self._node, self._keys, terms)
 
     async def diagnose(self) -> Sequence[Finding]:
         pushes = self.capabilities.pushes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from aiodlock._core.line import Called, Inside, LineId, Ticket
-from aiodlock._core.stock import Take, Terms
 from aiodlock.backends.redis import RedisBackend
-from aiodlock.backends.redis.acl import COMMANDS, STOCKING, acl_line
+from aiodlock.backends.redis.acl import COMMANDS, acl_line
 from aiodlock.backends.redis.address import Address
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.servers import RedisServer, TlsRedisServer, require
@@ -85,25 +83,11 @@ async def use_lines(client: Client, ticket: Make) -> None:
     assert {"Called", "AskedToGo", "Opened"} <= {type(call).__name__ for call in await client.told()}
 
 
-async def use_stock(client: Client, key: str) -> None:
-    room = client.backend.stock(Terms(key, memory=60.0, outbox=True))
-    await room.load(2, "op")
-    await room.take([Take("o-1", "ann", hold_for=0.05), Take("o-2", "bob")])
-    await asyncio.sleep(0.06)
-    await room.put_back("o-2", "bob")
-    assert len(entries := await room.outbox("", 9)) == 3
-    assert await room.outbox(entries[-1].id, 9) == []
-    assert (await room.audit()).is_balanced
-    await room.close()
-
-
 async def test_the_documented_rights_are_enough(
     connect: Connect, client: Client, user: str, ticket: Make, server: RedisServer
 ) -> None:
     await client.do("SCRIPT", "FLUSH")
     await use_lines(await connect(user), ticket)
-    await client.do(*acl_line("locker", "s3cret/pw", stocking=True))
-    await use_stock(await connect(user), "stock")
 
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"hello", "del"}))
@@ -115,15 +99,6 @@ async def test_none_of_the_documented_rights_is_too_much(
     await client.do("ACL", "SETUSER", "locker", f"-{command}")
     with pytest.raises((BackendError, AssertionError)):
         await use_lines(await connect(user.removesuffix("0") + "1"), ticket)
-
-
-@pytest.mark.parametrize("command", STOCKING)
-async def test_none_of_the_rights_for_stock_is_too_much(
-    connect: Connect, client: Client, user: str, command: str
-) -> None:
-    await client.do(*acl_line("locker", "s3cret/pw", stocking=True), f"-{command}")
-    with pytest.raises(BackendError):
-        await use_stock(await connect(user), f"without-{command}")
 
 
 @pytest.mark.parametrize(
