@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,14 @@ from aiodlock.backends.redis.sentinel import SentinelBackend
 from aiodlock.errors import ConfigurationError
 from aiodlock.testing.history import Event, check_exclusion, check_fencing, stays
 from aiodlock.testing.processes import Worker
-from aiodlock.testing.servers import RedisSentinel, RedisServer, SentinelService, require
+from aiodlock.testing.servers import (
+    RedisSentinel,
+    RedisServer,
+    SentinelService,
+    TlsRedisServer,
+    free_ports,
+    require,
+)
 from aiodlock.testing.servers.redis import ask
 from tests.integration.redis.conftest import until
 
@@ -193,6 +200,32 @@ def test_a_url_that_cannot_work_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         aiodlock.connect(url)
     assert "s3cret" not in str(caught.value)
+
+
+@contextmanager
+def tls_service() -> Iterator[tuple[TlsRedisServer, int]]:
+    """A master and a sentinel that speak TLS to each other and to everybody; yields it and the sentinel's port."""
+    (port,) = free_ports(1)
+    with TlsRedisServer() as master:
+        sentinel = RedisSentinel(master=master.tls_port, service="m1", down_after=10)
+        files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt"}
+        options = [f"tls-{name} {master.directory / file}" for name, file in files.items()]
+        with (sentinel.directory / "sentinel.conf").open("a") as config:
+            config.write("\n".join([*options, f"tls-port {port}", "tls-replication yes", "tls-auth-clients no", ""]))
+        with sentinel:
+            yield master, port
+
+
+async def test_tls_leads_to_sentinels_and_servers() -> None:
+    """By the same authority; without it nobody is believed."""
+    require(TlsRedisServer)
+    require(RedisSentinel)
+    with tls_service() as (master, port):
+        url = f"rediss+sentinel://127.0.0.1:{port}/m1/0"
+        async with aiodlock.connect(f"{url}?ssl_ca_certs={master.authority}") as locks, locks.lock("k"):
+            assert port_of(locks) == master.tls_port
+        with pytest.raises(BackendUnavailableError, match="certificate verify failed"):
+            await aiodlock.connect(url).start()
 
 
 # --- cancels -------------------------------------------------------------------------------------------------
