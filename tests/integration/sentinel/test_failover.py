@@ -111,7 +111,7 @@ def _await_all(workers: list[Worker]) -> None:
 def test_a_failover_under_load_keeps_everybody_apart(service: SentinelService, fault: str, min_replicas: int) -> None:
     """Nobody is inside beside another, the fence grows, and everybody gets in again.
 
-    Its broken twin, a failover that loses a write, is in ../redis/test_min_replicas.py.
+    Its broken twin, a failover that loses a write, is in ../redis/test_lost_writes.py.
     """
     key = f"load-{fault}-{min_replicas}"
     history = stays(failover_under_load(service, key, fault=fault, min_replicas=min_replicas))
