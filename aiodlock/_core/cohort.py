@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aiodlock._core.hold import Hold
-from aiodlock._core.line import GoneWhy, LineId, Ticket
+from aiodlock._core.line import GoneWhy, LineId, Ticket, waiting_life
 from aiodlock._core.ownership import LEASE_ENDED, RELEASED
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.clock import Timer
@@ -56,6 +56,7 @@ class Cohort:
         self.most = self._at_most(shape.size)
         self.renews = policy.renew
         self._linger = policy.linger
+        self.waiting_life = waiting_life(policy.ttl)
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
         self.key: tuple[object, ...] = ()  # the engine's

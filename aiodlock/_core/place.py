@@ -91,7 +91,7 @@ class Place:
         self.queue = queue
         self.instead_of = instead_of
         self.state = WAITING
-        self.life = ticket.waiting_life  # the present life: short while waiting and just called, then ttl
+        self.life = cohort.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
         self.fence = 0  # of the last ownership handed out
         self.last_fence = 0  # of the last one that can be: its count is used up then
@@ -235,7 +235,7 @@ class Place:
         """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
         if not self.holds:
             return min(self.deadline, self.idle_until)
-        return min(self.deadline, *(own._limit for own in self.holds if own._loss is None))
+        return min(self.deadline, min((own._limit for own in self.holds if own._loss is None), default=math.inf))
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""

@@ -24,7 +24,7 @@ EXPECTED = {
     "memory": Capabilities(kinds=ALL_KINDS, pushes=True, shared=False, most_tickets=1_000_000, stock=True),
     "mysql": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
     "redis": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
-    "cluster": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
+    "cluster": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
     "redlock": Capabilities(kinds=frozenset({"lock", "rwlock"}), pushes=False, shared=True, ordered=False),
     "zookeeper": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
     "zookeeper-3": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),

@@ -304,14 +304,14 @@ class Stand:
 
     def _enter(self, standing: Standing) -> None:
         was_inside, self.inside = self.inside, True
-        via = self.tree.session.via
-        self._know(via)
+        self._know(self.tree.session.via)
         self._ahead, self.company = (), standing.company
         self._watch_own()
         if not self.company:
             self._watch_for_company()
         if self._waited and not was_inside:
-            self.site.push(Called(self.ticket.line, self.ticket.id, self.node.epoch, self.company, via=via))
+            # Of no connection, so that it means "look": how long we are inside is told by the session, not by our life.
+            self.site.push(Called(self.ticket.line, self.ticket.id, self.node.epoch, self.company))
         if self._sized and standing.behind and not was_inside:  # the next one may watch us until we are let in
             self.site.own(self._tell(lambda record: replace(record, inside=True)))
 
@@ -350,6 +350,7 @@ class Stand:
         if self._ahead:
             await self._look()
             return
+        self.tree.session.sync().add_done_callback(heard)  # for the look that follows
         try:
             company = await self.tree.count(self.parent) > 1
         except NoNode:
@@ -373,7 +374,7 @@ class Stand:
             self._watch_own()
 
     def _heard_of_own(self, read: asyncio.Future[tuple[bytes, Stat]]) -> None:
-        if read.cancelled() or self.leaving or self.gone:
+        if read.cancelled():
             return
         if error := read.exception():
             if isinstance(error, NoNode):

@@ -84,20 +84,25 @@ async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 
             await asyncio.sleep(0.01)
 
 
-async def expire(session: Session) -> None:
+async def expire(session: Session, server: ZooKeeperServer) -> None:
     """End a session behind its client's back: over another connection that says it is the same client."""
-    host, old = session.host, session.id
+    old, password = session.id, session._password
 
     def link() -> Link:
         return Link("second", via=0, on_watch=lambda *_: None, patience=5.0)
 
-    while session.id == old:
-        second = (await asyncio.get_running_loop().create_connection(link, *host))[1]
-        with suppress(BackendUnavailableError):  # its own client takes the session back as soon as it notices
-            await second.greet(session=old, password=session._password, session_time=session.seconds, last_zxid=0)
+    for _ in range(20):
+        second = (await asyncio.get_running_loop().create_connection(link, "127.0.0.1", server.port))[1]
+        try:
+            answer = await second.greet(session=old, password=password, session_time=session.seconds, last_zxid=0)
+            if not answer.timeout:
+                return  # it has ended
             await second.send(protocol.CloseRequest(), no_result)
-        await second.aclose()
-        await asyncio.sleep(0.1)
+        except BackendUnavailableError:
+            pass  # its own client takes the session back as soon as it notices; or the server just hung up
+        finally:
+            await second.aclose()
+    raise AssertionError("the session does not end")
 
 
 class Visits:
@@ -125,7 +130,9 @@ class Visits:
                 record("inside", **facts, asked=asked, valid_until=valid, fence=hold.fence)
                 while until is not None and not until.is_set():
                     await asyncio.sleep(0.01)
-                    record("renewed", **facts, valid_until=record.now() + hold.remaining)
+                    now, remaining = record.now(), hold.remaining
+                    if remaining > 0:
+                        record("renewed", **facts, valid_until=now + remaining)
                 record("left", **facts)
 
     async def inside(self) -> None:

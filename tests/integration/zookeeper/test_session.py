@@ -151,7 +151,7 @@ async def _expire_a_holder(server: ZooKeeperServer, key: str) -> Visits:
         await visits.inside()
         waiting = asyncio.create_task(visits.stay(waiter, until=go))
         await in_line(waiter, key, 2)
-        await expire(session_of(holder))
+        await expire(session_of(holder), server)
         await until(lambda: session_of(holder).state is SessionState.CONNECTED and session_of(holder).id != old)
         await until(lambda: visits.count() == 2)
         await asyncio.sleep(0.3)  # both go on believing, if they do
