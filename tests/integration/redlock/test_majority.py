@@ -10,6 +10,7 @@ import aiodlock
 from aiodlock import BackendUnavailableError, ConfigurationError, QuorumError, UnsupportedError
 from aiodlock._core.line import Gone, GoneWhy, Inside, LineId, Ticket, TicketId
 from aiodlock.backends.redis import redlock
+from aiodlock.backends.redis.council import Council
 from aiodlock.backends.redis.master import Master
 from aiodlock.backends.redis.quorum import largest, majority_of
 from aiodlock.backends.redis.redlock import RedlockBackend
@@ -148,13 +149,13 @@ async def test_without_writing_back_a_fence_goes_back(
 ) -> None:
     """The broken twin."""
 
-    async def believe(self: RedlockBackend, stand: redlock.Stand, one: Ticket, inside: dict[int, Inside]) -> Inside:
+    async def believe(self: Council, stand: redlock.Stand, one: Ticket, inside: dict[int, Inside]) -> Inside:
         stand.epoch = max(answer.epoch for answer in inside.values())
         return Inside(stand.epoch, min(answer.remaining for answer in inside.values()))
 
     # All five answer before it is decided, so that the one that is ahead is among them.
-    monkeypatch.setattr(RedlockBackend, "_is_enough_inside", lambda self, votes: len(votes) == 5)
-    monkeypatch.setattr(RedlockBackend, "_write_back", believe)
+    monkeypatch.setattr(Council, "_is_enough_inside", lambda self, votes: len(votes) == 5)
+    monkeypatch.setattr(Council, "_write_back", believe)
     first, second = await fences(connect, masters, key)
     assert first > second
 
@@ -187,7 +188,7 @@ async def arrive_late(connect: Connect, proxies: list[FaultProxy], key: str) -> 
 async def leaves(backend: RedlockBackend, key: str) -> int:
     """Give the ticket up, and return how many of the two servers have confirmed it."""
     stand = backend._stands[TicketId("late")]
-    backend._pay_debts(stand)
+    backend._council.pay_debts(stand)
     await asyncio.sleep(0.05)
     return 2 - len([number for number, _ in stand.debts if number >= 3])
 
