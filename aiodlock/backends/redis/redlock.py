@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 from aiodlock._core.line import (
     Answer,
@@ -44,8 +44,6 @@ from aiodlock.backends.redis.stand import Stand, base_id
 from aiodlock.errors import BackendUnavailableError, ConfigurationError, UnsupportedError
 
 __all__ = ["RedlockBackend"]
-
-_T = TypeVar("_T")
 
 _FEWEST = 3
 _AFTER_BATCH = (0.01, 0.03)  # how long who had its turn lets others try
@@ -84,19 +82,9 @@ class RedlockBackend:
         self._ended: deque[tuple[float, TicketId]] = deque()  # stands that nobody needs after that time
 
     @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        prefix: str = "aiodlock",
-        pushes: bool = True,
-        patience: float = 3.0,
-        limit: float = 0.2,
-        retry_delay: float = 0.1,
-    ) -> RedlockBackend:
+    def from_url(cls, url: str, **settings: Any) -> RedlockBackend:
         """Return the backend of ``redlock://h1,h2,h3``."""
-        servers = [Address.from_url(one) for one in urls_of_hosts(url, "redis")]
-        return cls(servers, prefix=prefix, pushes=pushes, patience=patience, limit=limit, retry_delay=retry_delay)
+        return cls([Address.from_url(one) for one in urls_of_hosts(url, "redis")], **settings)
 
     async def open(self, on_call: OnCall) -> None:
         """Connect with a majority, or raise; the others are tried again in the background."""
