@@ -73,6 +73,8 @@ class RedlockBackend:
     ) -> None:
         if len({str(server) for server in servers}) < max(_FEWEST, len(servers)):
             raise ConfigurationError("Redlock needs three or more different servers, best an odd number of them")
+        if not (limit > 0 and retry_delay > 0):
+            raise ConfigurationError(f"limit={limit!r}, retry_delay={retry_delay!r}: give seconds greater than 0")
         self.address = "redlock://" + ",".join(sorted(str(server).partition("://")[2] for server in servers))
         masters = [Master(server, prefix=prefix, name=name, pushes=pushes, patience=patience) for server in servers]
         self._council = Council(masters, limit=limit, patience=patience)

@@ -15,7 +15,8 @@ from aiodlock.backends.redis.master import Master
 from aiodlock.backends.redis.quorum import largest, majority_of
 from aiodlock.backends.redis.redlock import RedlockBackend
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import IndependentMasters
+from aiodlock.testing.servers import IndependentMasters, RedisServer
+from aiodlock.testing.servers.resp import ask
 from tests.integration.redlock.conftest import Connect, rows_on
 
 
@@ -61,10 +62,10 @@ def node_address(port: int) -> redlock.Address:
     return redlock.Address(host="127.0.0.1", port=port)
 
 
-async def until_empty(node: object, key: str) -> None:
+async def until_empty(node: RedisServer, key: str) -> None:
     """A leave that nobody waits for is under way."""
     async with asyncio.timeout(5):
-        while await rows_on(node, key):  # type: ignore[arg-type]  # noqa: ASYNC110
+        while await rows_on(node, key):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -102,8 +103,6 @@ async def test_a_release_is_told_to_who_waits(connect: Connect, shared_masters: 
 
 
 def hung_up(masters: IndependentMasters, key: str) -> bool:
-    from aiodlock.testing.servers.resp import ask
-
     return all(ask(node.port, "EXISTS", f"aiodlock:{{{key}}}:lock%20bell") for node in masters.nodes)
 
 
@@ -271,6 +270,12 @@ def test_a_url_that_cannot_work_is_refused(url: str, hint: str) -> None:
     with pytest.raises(ConfigurationError, match=hint) as caught:
         aiodlock.connect(url)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("setting", [{"limit": 0}, {"limit": float("nan")}, {"retry_delay": -1.0}])
+def test_a_time_that_cannot_work_is_refused(setting: dict[str, float]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(setting))):
+        aiodlock.connect("redlock://h1,h2,h3", **setting)
 
 
 def test_an_address_is_the_same_in_any_order() -> None:
