@@ -99,6 +99,17 @@ class SizeDiffered(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SetupDoubted(Event):
+    """The server is set up in a way that does not suit locks: what was looked at, what was found, what to do."""
+
+    name: ClassVar[str] = "setup.doubted"
+    what: str
+    found: str
+    advice: str
+    severe: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StockTaken(Event):
     """An order has its articles; told each time that it was asked for."""
 
@@ -117,17 +128,6 @@ class StockReturned(Event):
     key: str
     order: str
     quantity: int
-
-
-@dataclass(frozen=True, slots=True)
-class SetupDoubted(Event):
-    """The server is set up in a way that does not suit locks: what was looked at, what was found, what to do."""
-
-    name: ClassVar[str] = "setup.doubted"
-    what: str
-    found: str
-    advice: str
-    severe: bool
 
 
 @dataclass(frozen=True, slots=True)

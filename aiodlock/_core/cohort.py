@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aiodlock._core.hold import Hold
-from aiodlock._core.line import GoneWhy, LineId, Ticket
+from aiodlock._core.line import GoneWhy, LineId, Ticket, waiting_life
 from aiodlock._core.ownership import LEASE_ENDED, RELEASED
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.clock import Timer
@@ -56,6 +56,7 @@ class Cohort:
         self.most = self._at_most(shape.size)
         self.renews = policy.renew
         self._linger = policy.linger
+        self.waiting_life = waiting_life(policy.ttl)
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
         self.key: tuple[object, ...] = ()  # the engine's
@@ -271,7 +272,7 @@ class Cohort:
         if place.holds and all(own._abandoned or own._loss is not None for own in place.holds):
             self.engine.watchdog.watch(place, place.deadline)
             return False
-        return self.renews or not place.is_confirmed
+        return place.is_renewed
 
     def over_limit(self, own: Hold) -> None:
         """Hear that *own* was held for its longest time."""

@@ -39,6 +39,7 @@ __all__ = [
     "admit",
     "deadline_of",
     "tombstone_life",
+    "waiting_life",
 ]
 
 TicketId = NewType("TicketId", str)
@@ -66,7 +67,7 @@ class Ticket:
 
     @property
     def waiting_life(self) -> float:
-        return min(self.ttl, WAITING_LIFE)
+        return waiting_life(self.ttl)
 
 
 # --- answers: what the server says to join and renew -------------------------------------------------------
@@ -213,6 +214,11 @@ def admit(size: int, inside: int, waiting: Iterable[int]) -> int:
 def deadline_of(sent_at: float, remaining: float) -> float:
     """Return until when an answer is believed: counted from before its request was sent, less drift."""
     return sent_at + remaining - (remaining * 0.01 + 0.002)
+
+
+def waiting_life(ttl: float) -> float:
+    """Return how long a ticket waits without being renewed."""
+    return min(WAITING_LIFE, ttl)
 
 
 def tombstone_life(ttl: float) -> float:

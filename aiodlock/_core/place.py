@@ -91,7 +91,7 @@ class Place:
         self.queue = queue
         self.instead_of = instead_of
         self.state = WAITING
-        self.life = ticket.waiting_life  # the present life: short while waiting and just called, then ttl
+        self.life = cohort.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
         self.fence = 0  # of the last ownership handed out
         self.last_fence = 0  # of the last one that can be: its count is used up then
@@ -209,8 +209,8 @@ class Place:
     def visit(self, now: float) -> bool:
         """Do what is due; return whether to renew."""
         if self.state is INSIDE:
-            if self.deadline - now > 0.7 * self.life and now < self.last_moment:
-                self.plan_visit(now)  # planned for its join, long before it has to be renewed
+            if now < self.last_moment and (self.deadline - now > 0.7 * self.life or not self.is_renewed):
+                self.plan_visit(now)  # this one was planned for its join, and is too early
                 return False
             return self.cohort.visit(self, now)
         if self.state is GONE:
@@ -231,11 +231,16 @@ class Place:
         return self.life > 0.9 * self.ticket.ttl
 
     @property
+    def is_renewed(self) -> bool:
+        """Whether it will be renewed: a fixed lease only until it has its full ttl."""
+        return self.cohort.renews or not self.is_confirmed
+
+    @property
     def last_moment(self) -> float:
         """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
         if not self.holds:
             return min(self.deadline, self.idle_until)
-        return min(self.deadline, *(own._limit for own in self.holds if own._loss is None))
+        return min(self.deadline, min((own._limit for own in self.holds if own._loss is None), default=math.inf))
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
@@ -249,7 +254,7 @@ class Place:
     def plan_visit(self, now: float) -> None:
         """Be visited at the next third of the life, at its end, or when somebody's time inside is over."""
         due = self.last_moment
-        if (self.cohort.renews or not self.is_confirmed) and now + self.life / 3 < due:
+        if self.is_renewed and now + self.life / 3 < due:
             self.engine.watchdog.watch(self, now + self.life / 3, slack=self.life / 32)
         else:
             self.engine.watchdog.watch(self, due)

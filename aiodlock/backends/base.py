@@ -29,7 +29,17 @@ from aiodlock._core.stock import (
     Terms,
 )
 
-__all__ = ["Backend", "Capabilities", "Diagnosing", "Finding", "OnCall", "Reply", "Stocking", "Stockroom"]
+__all__ = [
+    "Backend",
+    "Capabilities",
+    "Diagnosing",
+    "Finding",
+    "OnCall",
+    "Preparing",
+    "Reply",
+    "Stocking",
+    "Stockroom",
+]
 
 _T = TypeVar("_T")
 
@@ -45,6 +55,7 @@ class Capabilities:
     trusts_calls: bool = True  # whoever is called is inside; otherwise a call means: look
     shared: bool = True  # other processes see the same lines
     most_tickets: int = 1_000_000  # per line
+    ordered: bool = True  # whoever asked first is first; otherwise nothing is fair
     stock: bool = False  # whether it plays the role of `Stocking` too
 
 
@@ -158,6 +169,15 @@ class Diagnosing(Protocol):
 
     def diagnose(self) -> Awaitable[Sequence[Finding]]:
         """Look only: nothing on the server is changed."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A role that a backend may play beside its own: making what has to be on its server (`aiodlock mysql init`)."""
+
+    def prepare(self) -> Awaitable[str]:
+        """Make what is missing, for an unopened backend too; return what is there now."""
         ...
 
 

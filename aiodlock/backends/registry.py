@@ -26,15 +26,21 @@ _REDIS = _Home("aiodlock.backends.redis.backend", "RedisBackend", "redis")
 _SENTINEL = _Home("aiodlock.backends.redis.sentinel", "SentinelBackend", "redis")
 _CLUSTER = _Home("aiodlock.backends.redis.cluster", "ClusterBackend", "redis")
 
+_MYSQL = _Home("aiodlock.backends.mysql.backend", "MySQLBackend", "mysql")
+
 _HOMES = {
     "memory": _Home("aiodlock.backends.memory", "MemoryBackend"),
+    "mysql": _MYSQL,
+    "mysqls": _MYSQL,
     "redis": _REDIS,
     "redis+cluster": _CLUSTER,
     "redis+sentinel": _SENTINEL,
     "rediss": _REDIS,
     "rediss+cluster": _CLUSTER,
     "rediss+sentinel": _SENTINEL,
+    "redlock": _Home("aiodlock.backends.redis.redlock", "RedlockBackend", "redis"),
     "unix": _REDIS,
+    "zk": _Home("aiodlock.backends.zookeeper.backend", "ZooKeeperBackend", "zookeeper"),
 }
 
 

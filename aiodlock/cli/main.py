@@ -14,6 +14,7 @@ from aiodlock.cli.bench import bench
 from aiodlock.cli.doctor import doctor
 from aiodlock.cli.hold import hold
 from aiodlock.cli.inspect import inspect
+from aiodlock.cli.mysql import mysql
 from aiodlock.cli.release import release
 from aiodlock.cli.seckill import seckill
 from aiodlock.cli.session import Stop, explained
@@ -38,6 +39,7 @@ app.command()(inspect)
 app.command()(hold)
 app.command()(release)
 app.command()(doctor)
+app.add_typer(mysql, name="mysql")
 # Everything after the word, --help too, is for the harness.
 app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
 

@@ -7,8 +7,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiodlock.testing.conformance import CHECKS, MemoryWorld, World
-from aiodlock.testing.servers import RedisCluster, RedisServer, require
-from tests.conformance.worlds import ClusterWorld, RedisWorld
+from aiodlock.testing.servers import (
+    IndependentMasters,
+    MariaDBServer,
+    RedisCluster,
+    RedisServer,
+    ZooKeeperEnsemble,
+    ZooKeeperServer,
+    require,
+)
+from tests.conformance.cannot import CANNOT
+from tests.conformance.worlds import ClusterWorld, MySQLWorld, RedisWorld, RedlockWorld, ZooKeeperWorld
 
 
 @pytest.fixture(scope="session")
@@ -25,16 +34,49 @@ def redis_cluster() -> Iterator[RedisCluster]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def redis_masters() -> Iterator[IndependentMasters]:
+    require(RedisServer)
+    with IndependentMasters() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[ZooKeeperServer]:
+    require(ZooKeeperServer)
+    with ZooKeeperServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDBServer]:
+    require(MariaDBServer)
+    with MariaDBServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def zookeeper_ensemble() -> Iterator[ZooKeeperEnsemble]:
+    require(ZooKeeperServer)
+    with ZooKeeperEnsemble() as running:
+        yield running
+
+
 # A further backend is one more entry: what to do with pytest's request to get a world of it.
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "memory": lambda request: MemoryWorld(),
     "redis": lambda request: RedisWorld(request.getfixturevalue("redis_server")),
-    "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster")),
+    "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster").nodes),
+    "redlock": lambda request: RedlockWorld(request.getfixturevalue("redis_masters").nodes),
+    "mysql": lambda request: MySQLWorld(request.getfixturevalue("mariadb_server")),
+    "zookeeper": lambda request: ZooKeeperWorld([request.getfixturevalue("zookeeper_server")]),
+    "zookeeper-3": lambda request: ZooKeeperWorld(request.getfixturevalue("zookeeper_ensemble").nodes),
 }
 
 
 # Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
-LONG = {"cluster"}
+LONG = {"cluster", "mysql", "redlock", "zookeeper"}
+ALL_LONG = {"zookeeper-3"}
 SHORT = {
     *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
     *(
@@ -52,11 +94,19 @@ SHORT = {
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a backend does not promise, and put off what is long."""
+    left_out = []
     for item in items:
         facts = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if facts.get("backend") in LONG and "check" in facts and facts["check"].name not in SHORT:
+        backend, check = facts.get("backend", ""), facts.get("check")
+        if backend in ALL_LONG or (backend in LONG and check and check.name not in SHORT):
             item.add_marker(pytest.mark.long)
+        if check and any(check.name in names for names in CANNOT.get(backend, {}).values()):
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(params=WORLDS)

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from aiodlock import LockClient
+from aiodlock.backends.base import Backend
+from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.cluster import ClusterBackend
+from aiodlock.backends.redis.redlock import RedlockBackend
 from aiodlock.backends.redis.scripts import load
+from aiodlock.backends.zookeeper import ZooKeeperBackend
 from aiodlock.testing.conformance import Trouble, World
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import RedisCluster, RedisServer
+from aiodlock.testing.servers import MariaDBServer, RedisServer, Server, ZooKeeperServer
 from aiodlock.testing.servers.base import HOST
 
 
-class ProxyTrouble:
-    """The network of one client: a fault proxy of its own in front of each server."""
+def _sha(verb: str) -> bytes:
+    return load(verb).sha.encode()
 
-    def __init__(self, *proxies: FaultProxy) -> None:
+
+class ProxyTrouble:
+    """The network of one client: a fault proxy of its own in front of each server.
+
+    *sign*: what the request of a verb is known by.
+    """
+
+    def __init__(self, *proxies: FaultProxy, sign: Callable[[str], bytes | Callable[[bytes], bool]]) -> None:
         self._proxies = proxies
+        self._sign = sign
 
     def go_down(self) -> None:
         for proxy in self._proxies:
@@ -33,66 +47,165 @@ class ProxyTrouble:
 
     def drop_request(self, verb: str, times: int = 1) -> None:
         for proxy in self._proxies:
-            proxy.drop_request(match=load(verb).sha.encode(), times=times)
+            proxy.drop_request(match=self._sign(verb), times=times)
 
     def drop_reply(self, verb: str, times: int = 1) -> None:
         for proxy in self._proxies:
-            proxy.drop_reply(match=load(verb).sha.encode(), times=times)
+            proxy.drop_reply(match=self._sign(verb), times=times)
 
 
-class RedisWorld(World):
-    """A real Redis, real time, and a proxy in front of every client of a check that needs faults."""
+class ServerWorld(World):
+    """A real server, real time, and a proxy in front of every client of a check that needs faults."""
 
     ttl = 1.2  # a busy machine stops a process for some tenths of a second
 
-    def __init__(self, server: RedisServer) -> None:
+    def __init__(self, server: Server) -> None:
         super().__init__()
-        self._redis = server
+        self._server = server
         self._proxies: dict[LockClient, FaultProxy] = {}
         self._stack = ExitStack()
 
+    def backend_at(self, port: int) -> Backend:
+        """Return a backend of the server that listens there: itself, or a proxy in front of it."""
+        raise NotImplementedError
+
+    def sign(self, verb: str) -> bytes:
+        """Return what the request of a verb is known by."""
+        raise NotImplementedError
+
     def connect(self, **settings: Any) -> LockClient:
-        port = self._redis.port
+        port = self._server.port
         proxy = self._stack.enter_context(FaultProxy(port)) if self.needs == "faults" else None
         client = LockClient(self.backend_at(proxy.port if proxy else port), **settings)
         if proxy:
             self._proxies[client] = proxy
         return client
 
-    def backend_at(self, port: int) -> RedisBackend:
-        """Return a backend that reaches the server, or the proxy in front of it, on *port*."""
-        return RedisBackend.from_url(f"redis://127.0.0.1:{port}/0")
-
     def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(self._proxies[client])
+        return ProxyTrouble(self._proxies[client], sign=self.sign)
 
     async def aclose(self) -> None:
         await super().aclose()
         self._stack.close()
 
 
-class ClusterWorld(World):
-    """A real cluster, real time, and a proxy for each of its servers in front of every client that needs faults."""
+class RedisWorld(ServerWorld):
+    """A real Redis."""
+
+    def backend_at(self, port: int) -> Backend:
+        return RedisBackend.from_url(f"redis://127.0.0.1:{port}/0")
+
+    def sign(self, verb: str) -> bytes:
+        return _sha(verb)
+
+
+class _ServersWorld(World):
+    """Several real servers, real time, and a proxy for each of them in front of every client that needs faults."""
 
     ttl = RedisWorld.ttl
 
-    def __init__(self, cluster: RedisCluster) -> None:
+    def __init__(self, nodes: Sequence[RedisServer]) -> None:
         super().__init__()
-        self._cluster = cluster
-        self._proxies: dict[LockClient, dict[int, FaultProxy]] = {}
+        self._nodes = nodes
+        self._proxies: dict[LockClient, list[FaultProxy]] = {}
         self._stack = ExitStack()
 
     def connect(self, **settings: Any) -> LockClient:
         if self.needs != "faults":
-            return LockClient(ClusterBackend.from_url(self._cluster.url), **settings)
-        proxies = {node.port: self._stack.enter_context(FaultProxy(node.port)) for node in self._cluster.nodes}
-        seeds = [Address(host=HOST, port=proxy.port) for proxy in proxies.values()]
-        client = LockClient(ClusterBackend(seeds, remap=lambda spot: (HOST, proxies[spot[1]].port)), **settings)
+            return LockClient(self.backend_at({node.port: node.port for node in self._nodes}), **settings)
+        proxies = [self._stack.enter_context(FaultProxy(node.port)) for node in self._nodes]
+        client = LockClient(self.backend_at({proxy.target: proxy.port for proxy in proxies}), **settings)
+        self._proxies[client] = proxies
+        return client
+
+    def backend_at(self, ports: dict[int, int]) -> Backend:
+        """Return a backend that reaches each server by the port given for its own."""
+        raise NotImplementedError
+
+    def trouble(self, client: LockClient) -> Trouble:
+        return ProxyTrouble(*self._proxies[client], sign=_sha)
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._stack.close()
+
+
+class ClusterWorld(_ServersWorld):
+    """A cluster."""
+
+    def backend_at(self, ports: dict[int, int]) -> Backend:
+        seeds = [Address(host=HOST, port=port) for port in ports.values()]
+        return ClusterBackend(seeds, remap=lambda spot: (HOST, ports[spot[1]]))
+
+
+class RedlockWorld(_ServersWorld):
+    """Independent masters. They do not show who waits: nobody stands in line there."""
+
+    def backend_at(self, ports: dict[int, int]) -> Backend:
+        return RedlockBackend([Address(host=HOST, port=port) for port in ports.values()])
+
+    async def _are_waiting(self, count: int) -> bool:
+        backends = [client.backend for client in self._clients]
+        stands = [stand for one in backends if isinstance(one, RedlockBackend) for stand in one._stands.values()]
+        return sum(stand.tries > 0 and not stand.epoch and not stand.is_over for stand in stands) == count
+
+
+class MySQLWorld(ServerWorld):
+    """A real MariaDB. A verb takes a few times as long as on Redis, and a machine that is busy shows it."""
+
+    ttl = 2.0
+
+    def backend_at(self, port: int) -> Backend:
+        return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")
+
+    def sign(self, verb: str) -> bytes:
+        return f"CALL aiodlock_{verb}(".encode()
+
+
+# What a verb asks of ZooKeeper: to create (in one step with something else as well), to delete, to set.
+_OPCODES = {"join": {14, 15}, "leave": {2}, "latch": {5}}
+
+
+def _asks_for(verb: str) -> Callable[[bytes], bool]:
+    return lambda chunk: not _OPCODES[verb].isdisjoint(_opcodes(chunk))
+
+
+def _opcodes(chunk: bytes) -> Iterator[int]:
+    at = 0
+    while at + 12 <= len(chunk):
+        size, _, opcode = struct.unpack_from("!iii", chunk, at)
+        yield opcode
+        at += 4 + size
+
+
+class ZooKeeperWorld(World):
+    """A real ZooKeeper of one node or three, real time, and proxies where a check needs faults.
+
+    A lease is the session. Where clients die it is as short as a lease of the suite; elsewhere it is longer than all of
+    them, and each is kept by its client.
+    """
+
+    def __init__(self, nodes: Sequence[ZooKeeperServer]) -> None:
+        super().__init__()
+        self._nodes = nodes
+        self._proxies: dict[LockClient, list[FaultProxy]] = {}
+        self._stack = ExitStack()
+
+    @property
+    def ttl(self) -> float:  # type: ignore[override]
+        return 2.0 if self.needs == "faults" else 1.2
+
+    def connect(self, **settings: Any) -> LockClient:
+        faulty = self.needs == "faults"
+        proxies = [self._stack.enter_context(FaultProxy(node.port)) for node in self._nodes if faulty]
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in proxies or self._nodes)
+        backend = ZooKeeperBackend.from_url(f"zk://{hosts}/aiodlock", session=self.ttl if faulty else 40.0, tick=0.2)
+        client = LockClient(backend, **settings)
         self._proxies[client] = proxies
         return client
 
     def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(*self._proxies[client].values())
+        return ProxyTrouble(*self._proxies[client], sign=_asks_for)
 
     async def aclose(self) -> None:
         await super().aclose()

@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from aiodlock._core.line import Answer, LineId, Row, Ticket, TicketId, tombstone_life
+from aiodlock._core.line import (
+    Answer,
+    Gone,
+    GoneWhy,
+    LineId,
+    Row,
+    Ticket,
+    TicketId,
+    tombstone_life,
+    waiting_life,
+)
 from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
@@ -60,8 +71,8 @@ class _Heads(NamedTuple):
 class Lines:
     """One client's lines in Redis: every verb, over whatever *route* leads to them."""
 
-    def __init__(self, route: Route, calls: Calls, *, address: str, trusts_calls: bool = True) -> None:
-        self.capabilities = Capabilities(pushes=calls.pushes, trusts_calls=trusts_calls, stock=True)
+    def __init__(self, route: Route, calls: Calls, *, address: str) -> None:
+        self.capabilities = Capabilities(pushes=calls.pushes, stock=True)
         self.address = address
         self._route = route
         self._calls = calls
@@ -86,14 +97,16 @@ class Lines:
         way = _QUEUE if queue else _AT_ONCE
         if instead_of is not None:
             way = bulk(int(queue)) + bulk(instead_of)
-        policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.waiting_life, ticket.owner)
-        heads = self._heads(ticket.line)
-        return self._grant(heads.key, b"".join((heads.join, bulk(ticket.id), way, policy)), to_answer, _JOIN.load)
+        policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.owner)
+        heads, ticket_id = self._heads(ticket.line), ticket.id.encode()
+        payload = b"%b$%d\r\n%b\r\n%b%b" % (heads.join, len(ticket_id), ticket_id, way, policy)
+        return self._grant(heads.key, payload, to_answer, _JOIN.load)
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = bulk(micros(tombstone_life(ticket.ttl))) if bury else _NOT_BURIED
-        heads = self._heads(ticket.line)
-        return self._send(heads.key, b"".join((heads.leave, bulk(ticket.id), remembered)), to_none, _LEAVE.load)
+        heads, ticket_id = self._heads(ticket.line), ticket.id.encode()
+        payload = b"%b$%d\r\n%b\r\n%b" % (heads.leave, len(ticket_id), ticket_id, remembered)
+        return self._send(heads.key, payload, to_none, _LEAVE.load)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         batch = Batch(tickets)
@@ -107,8 +120,12 @@ class Lines:
     def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
         return inspect(self._route, self._keys, kind, pattern)
 
-    def change_weight(self, ticket: Ticket, weight: int) -> Awaitable[Answer]:
-        return self._call(_WEIGHT, ticket.line, ticket.id, weight, decode=to_answer)
+    async def change_weight(self, ticket: Ticket, weight: int) -> Answer:
+        key, payload = self._pack(_WEIGHT, ticket.line, (ticket.id, weight))
+        answer = await self._grant(key, payload, to_answer, _WEIGHT.load)
+        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:  # it tells of a life, as a renewal does
+            raise BackendUnavailableError(f"{self.address}: {answer.why.value}")
+        return answer
 
     def change_size(self, line: LineId, size: int) -> Awaitable[None]:
         return self._call(_SIZE, line, size, decode=to_none)
@@ -139,9 +156,9 @@ class Lines:
         packed, channel = bulk(key), bulk(self._route.channel(key))
         return _Heads(key, _JOIN_HEAD + packed + bulk(clear) + channel, _LEAVE_HEAD + packed + channel)
 
-    def _pack_policy(self, weight: int, size: int, ttl: float, life: float, owner: str) -> bytes:
+    def _pack_policy(self, weight: int, size: int, ttl: float, owner: str) -> bytes:
         owner = owner.replace("\0", "")  # would end a string in the record
-        parts = (weight, size, micros(ttl), micros(life), owner, self.capabilities.most_tickets)
+        parts = (weight, size, micros(ttl), micros(waiting_life(ttl)), owner, self.capabilities.most_tickets)
         return b"".join(bulk(part) for part in parts)
 
 
@@ -179,7 +196,8 @@ class RedisBackend(Lines):
             self._nodes.append(Node(address, name=name, greet=_expect_master, patience=patience))
             grants = Confirming(self._nodes[1], replicas=min_replicas, within=patience / 3)
         route = Single(self._nodes, calls, grants)
-        super().__init__(route, calls, address=str(address), trusts_calls=not min_replicas)
+        super().__init__(route, calls, address=str(address))
+        self.capabilities = replace(self.capabilities, trusts_calls=not min_replicas)
 
     @classmethod
     def from_url(
@@ -197,7 +215,8 @@ class RedisBackend(Lines):
         return cls(address, prefix=prefix, pushes=pushes, patience=patience, min_replicas=min_replicas)
 
     async def diagnose(self) -> Sequence[Finding]:
-        return await diagnose(self._node, self._keys, min_replicas=self.min_replicas)
+        pushes = self.capabilities.pushes
+        return await diagnose(self._node, self._keys, pushes=pushes, min_replicas=self.min_replicas)
 
     async def _greet(self, link: Link) -> None:
         await _expect_master(link)
@@ -205,5 +224,6 @@ class RedisBackend(Lines):
 
 
 async def _expect_master(link: Link) -> None:
-    if link.role != "master":  # a replica of an older or later time; it would refuse to write
-        raise BackendUnavailableError(f"{link.where}: is a {link.role}, not a master: give the master's address")
+    if link.role != "master":
+        hint = "give the master's address, or redis+sentinel:// to have it found"
+        raise BackendUnavailableError(f"{link.where}: the server is a {link.role}: {hint}")

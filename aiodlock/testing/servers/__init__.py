@@ -13,6 +13,7 @@ Calls block until what they say is true; in a test on a loop that must go on mea
 
 from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError, free_ports
 from aiodlock.testing.servers.cluster import ClusterNode, RedisCluster
+from aiodlock.testing.servers.independent import IndependentMasters
 from aiodlock.testing.servers.kafka import KafkaServer
 from aiodlock.testing.servers.mariadb import MariaDBServer
 from aiodlock.testing.servers.redis import RedisServer
@@ -20,9 +21,11 @@ from aiodlock.testing.servers.replica import RedisReplica
 from aiodlock.testing.servers.require import require
 from aiodlock.testing.servers.sentinel import RedisSentinel, SentinelService
 from aiodlock.testing.servers.tls import TlsRedisServer
+from aiodlock.testing.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 __all__ = [
     "ClusterNode",
+    "IndependentMasters",
     "KafkaServer",
     "MariaDBServer",
     "MissingServerError",
@@ -34,6 +37,8 @@ __all__ = [
     "Server",
     "ServerFailedError",
     "TlsRedisServer",
+    "ZooKeeperEnsemble",
+    "ZooKeeperServer",
     "free_ports",
     "require",
 ]

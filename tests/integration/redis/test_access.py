@@ -64,7 +64,7 @@ async def user(client: Client, server: RedisServer) -> str:
     return server.url.replace("redis://", "redis://locker:s3cret%2Fpw@")
 
 
-async def use_everything(client: Client, ticket: Make) -> None:
+async def use_lines(client: Client, ticket: Make) -> None:
     first, second, third, fourth = (ticket(size=2, weight=weight) for weight in (1, 1, 2, 1))
     first = replace(first, ttl=0.05)
     for one in (first, second, third, fourth):
@@ -87,8 +87,7 @@ async def test_the_documented_rights_are_enough(
     connect: Connect, client: Client, user: str, ticket: Make, server: RedisServer
 ) -> None:
     await client.do("SCRIPT", "FLUSH")
-    limited = await connect(user)
-    await use_everything(limited, ticket)
+    await use_lines(await connect(user), ticket)
 
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"hello", "del"}))
@@ -99,7 +98,7 @@ async def test_none_of_the_documented_rights_is_too_much(
     await client.do("SCRIPT", "FLUSH")
     await client.do("ACL", "SETUSER", "locker", f"-{command}")
     with pytest.raises((BackendError, AssertionError)):
-        await use_everything(await connect(user.removesuffix("0") + "1"), ticket)
+        await use_lines(await connect(user.removesuffix("0") + "1"), ticket)
 
 
 @pytest.mark.parametrize(

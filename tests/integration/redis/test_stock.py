@@ -218,7 +218,7 @@ async def use_everything(client: Client) -> None:
 async def test_the_documented_rights_are_enough_and_none_is_too_much(
     connect: Callable[..., Awaitable[Client]], client: Client, server: RedisServer, missing: str
 ) -> None:
-    await client.do(*acl_line("shop", "pw", stock=True))
+    await client.do(*acl_line("shop", "pw", stocking=True))
     await client.do("SCRIPT", "FLUSH")
     url = server.url.replace("redis://", "redis://shop:pw@")
     if not missing:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from aiodlock._core.supervise import Supervisor
+from aiodlock.backends.base import Reply
 from aiodlock.errors import BackendError, BackendUnavailableError
 
 
@@ -121,3 +122,39 @@ async def test_stop_also_ends_work_that_ignores_a_first_cancel(outcomes: Outcome
     await asyncio.sleep(0)
     await outcomes.work.stop()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+# --- replies -----------------------------------------------------------------------------------------------
+
+
+async def test_a_reply_is_heard_in_the_step_it_arrives_in(outcomes: Outcomes) -> None:
+    """Result and error alike; a loop's step later would be too late to save one."""
+    good, bad = Reply[object](), Reply[object]()
+    for reply in (good, bad):
+        outcomes.work.see(reply, outcomes.done.append)
+    error = BackendUnavailableError("gone")
+    good.arrive("answer")
+    bad.fail(error)
+    assert outcomes.done == ["answer", error]
+    assert outcomes.reported == [error]
+
+
+async def test_a_reply_that_failed_before_anybody_listened_is_heard(outcomes: Outcomes) -> None:
+    """As one is that never left, because there is no connection."""
+    reply = Reply[object]()
+    error = BackendUnavailableError("not connected")
+    reply.fail(error)
+    outcomes.work.see(reply, outcomes.done.append)
+    assert outcomes.done == []
+    await outcomes.work.drain(within=1)
+    assert outcomes.done == outcomes.reported == [error]
+
+
+async def test_a_reply_nobody_listens_to_is_a_future() -> None:
+    """It can be awaited and cancelled, and what comes late is dropped."""
+    reply, cancelled = Reply[str](), Reply[str]()
+    cancelled.cancel()
+    cancelled.arrive("late")
+    reply.arrive("answer")
+    assert await reply == "answer"
+    assert cancelled.cancelled()

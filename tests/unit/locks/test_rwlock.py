@@ -235,3 +235,18 @@ async def test_fair_writers_downgrade_too(locks: LockClient, other: LockClient) 
             assert again.fence == hold.fence
     async with other.rwlock("k").write():
         pass
+
+
+async def test_a_reader_whose_time_is_over_stays_quiet_after_a_reconnect(locks: LockClient, faults: Faults) -> None:
+    """Nobody inside its place has a limit any more; the place is looked after all the same."""
+    hold = await locks.rwlock("k", max_hold=1, on_lost="flag").read().acquire()
+    await asyncio.sleep(2)
+    assert hold.lost
+    faults.go_down()
+    await asyncio.sleep(1)
+    sent = len(faults.sent)
+    faults.come_back()
+    await asyncio.sleep(1)
+    assert "renew" in faults.sent[sent:]
+    with pytest.raises(LockLostError):
+        await hold.release()

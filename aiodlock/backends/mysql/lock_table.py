@@ -1,0 +1,214 @@
+"""The classic lock table, shared with services in other languages: who has a row until when, by the database's clock.
+
+One row per key with five columns. A row is free when it says so or its time is over; it is taken by inserting it, or by
+an update that asks for that. There is no queue and nobody is called: who waits looks again and again, and who comes
+first is luck. Everything else, re-entry, renewal, loss, cancellation, is the engine's as for every backend.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, LineId, Reconnected, Row, Ticket, TicketId, Waiting
+from aiodlock.backends.base import Capabilities, OnCall
+from aiodlock.backends.mysql.address import Address
+from aiodlock.backends.mysql.link import Link
+from aiodlock.backends.mysql.names import quoted
+from aiodlock.backends.mysql.node import Decode, Node
+from aiodlock.backends.mysql.queries import Rows, literal, to_none
+from aiodlock.errors import UnsupportedError
+
+__all__ = ["LockTable", "LockTableColumns"]
+
+_NOW = "UTC_TIMESTAMP(6)"
+
+
+@dataclass(frozen=True, slots=True)
+class LockTableColumns:
+    """What the columns are called: key, since when, for how many milliseconds, by whom, and whether at all."""
+
+    key: str = "lock_key"
+    time: str = "lock_time"
+    duration: str = "lock_duration"
+    owner: str = "lock_owner"
+    locked: str = "locked"
+
+
+class LockTable:
+    """A backend for plain locks over one table: ``LockClient(LockTable.from_url("mysql://…", table="locks"))``.
+
+    The owner column gets the client's name, a slash and the ticket. *look*: about how many seconds between two looks of
+    a waiter. A join that arrives after its leave cannot be known here: it costs one lease.
+    """
+
+    capabilities = Capabilities(kinds=frozenset({"lock"}), pushes=False)
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        table: str = "locks",
+        columns: LockTableColumns | None = None,
+        look: float = 0.05,
+        patience: float = 3.0,
+    ) -> None:
+        self.address = f"{address}#{table}"
+        self._look = look
+        self._on_call: OnCall | None = None
+        self._inside: set[TicketId] = set()  # what was inside is kept or gone, and never taken anew
+        self._node = Node(address, greet=_nothing_to_do, on_up=self._reconnected, patience=patience)
+        names = columns or LockTableColumns()
+        self._table, self._key, self._time = quoted(table), quoted(names.key), quoted(names.time)
+        self._duration, self._owner, self._locked = quoted(names.duration), quoted(names.owner), quoted(names.locked)
+        self._ends = f"({self._time} + INTERVAL {self._duration} * 1000 MICROSECOND)"
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        table: str = "locks",
+        columns: LockTableColumns | None = None,
+        look: float = 0.05,
+        unverified: bool = False,
+        plaintext: bool = False,
+    ) -> LockTable:
+        """Return the backend over *table* of the database of ``mysql://`` or ``mysqls://``."""
+        address = Address.from_url(url, unverified=unverified, plaintext=plaintext)
+        return cls(address, table=table, columns=columns, look=look)
+
+    @property
+    def definition(self) -> str:
+        """The statement that makes such a table."""
+        text = "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self._table} ({self._key} {text} PRIMARY KEY, "
+            f"{self._time} DATETIME(6) NOT NULL, {self._duration} BIGINT NOT NULL, {self._owner} {text}, "
+            f"{self._locked} BOOLEAN NOT NULL) ENGINE = InnoDB"
+        )
+
+    async def open(self, on_call: OnCall) -> None:
+        self._on_call = on_call
+        await self._node.open()
+
+    async def aclose(self) -> None:
+        self._on_call = None
+        await self._node.aclose()
+
+    def ping(self) -> Awaitable[None]:
+        return self._node.send("DO 0", to_none)
+
+    async def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Answer:
+        if ticket.size != 1:
+            return Gone(GoneWhy.TOO_HEAVY)  # a row has one owner
+        if instead_of is not None:
+            await self.leave(Ticket(ticket.line, instead_of, owner=ticket.owner))
+        answer = await self._ask(ticket, take=True)
+        if isinstance(answer, Waiting) and not queue:
+            return Gone(GoneWhy.BUSY, answer.holder, answer.via)
+        return answer
+
+    def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
+        self._inside.discard(ticket.id)
+        free = f"UPDATE {self._table} SET {self._locked} = FALSE WHERE {self._is_mine(ticket)}"
+        return self._node.send(free, to_none, results=1)
+
+    async def renew(self, tickets: Sequence[Ticket]) -> Sequence[Answer | None]:
+        return [await self._ask(ticket, take=ticket.id not in self._inside) for ticket in tickets]
+
+    async def inspect(self, kind: str, pattern: str) -> Sequence[Row]:
+        if kind not in ("*", "lock"):
+            return []
+        columns = f"TIMESTAMPDIFF(MICROSECOND, {self._time}, {_NOW}), TIMESTAMPDIFF(MICROSECOND, {_NOW}, {self._ends})"
+        held = f"{self._locked} AND {self._ends} > {_NOW}"
+        rows = await self._node.send(
+            f"SELECT {self._key}, {self._owner}, {columns} FROM {self._table} WHERE {held}", _to_rows, results=1
+        )
+        return [row for row in rows if fnmatch.fnmatchcase(row.key, pattern)]
+
+    def change_weight(self, ticket: Ticket, weight: int) -> NoReturn:
+        self._refuse("another weight")
+
+    def change_size(self, line: LineId, size: int) -> NoReturn:
+        self._refuse("a size")
+
+    def revoke(self, line: LineId, reason: str) -> NoReturn:
+        self._refuse("a way to ask its holder")
+
+    def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> NoReturn:
+        self._refuse("latches")
+
+    # --- inner -------------------------------------------------------------------------------------------------
+
+    def _ask(self, ticket: Ticket, *, take: bool) -> Awaitable[Answer]:
+        """Keep the row if it is this ticket's, or with *take* if it is anybody's to have; then look whose it is."""
+        key, owner, milliseconds = self._key_of(ticket.line), self._owner_of(ticket), round(ticket.ttl * 1000)
+        mine = f"{self._owner} = {owner} AND {self._locked} AND {self._ends} > {_NOW}"
+        free = f"NOT {self._locked} OR {self._ends} <= {_NOW}"
+        insert = (
+            f"INSERT IGNORE INTO {self._table} "
+            f"({self._key}, {self._time}, {self._duration}, {self._owner}, {self._locked}) "
+            f"VALUES ({key}, {_NOW}, 0, '', FALSE)"
+        )
+        update = (
+            f"UPDATE {self._table} SET {self._time} = {_NOW}, {self._duration} = {milliseconds}, "
+            f"{self._owner} = {owner}, {self._locked} = TRUE "
+            f"WHERE {self._key} = {key} AND ({mine}{f' OR {free}' if take else ''})"
+        )
+        look = (
+            f"SELECT {mine}, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {self._time}) DIV 16, "
+            f"TIMESTAMPDIFF(MICROSECOND, {_NOW}, {self._ends}), {self._owner} "
+            f"FROM {self._table} WHERE {self._key} = {key}"
+        )
+        statements = (insert, update, look) if take else (update, look)
+        return self._node.send(";".join(statements), self._decoder(ticket), results=len(statements))
+
+    def _decoder(self, ticket: Ticket) -> Decode[Answer]:
+        def decode(rows: Rows, via: int) -> Answer:
+            if not rows or not rows[0][0]:
+                if ticket.id in self._inside:
+                    self._inside.discard(ticket.id)
+                    return Gone(GoneWhy.EXPIRED, via=via)
+                look = self._look * random.uniform(0.5, 1.5)
+                return Waiting(1, look, 0, rows[0][3].rpartition("/")[0] if rows else None, 1, via)
+            self._inside.add(ticket.id)
+            return Inside(rows[0][1], rows[0][2] / 1e6, company=True, size=1, via=via)
+
+        return decode
+
+    def _is_mine(self, ticket: Ticket) -> str:
+        return f"{self._key} = {self._key_of(ticket.line)} AND {self._owner} LIKE {_text(f'%/{ticket.id}')}"
+
+    def _key_of(self, line: LineId) -> str:
+        return _text(line.key if line.kind == "lock" else f"{line.kind}:{line.key}")
+
+    def _owner_of(self, ticket: Ticket) -> str:
+        return _text(f"{ticket.owner[:100]}/{ticket.id}")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise UnsupportedError(f"a lock table has no room for {what}: use the mysql:// backend")
+
+    def _reconnected(self, via: int) -> None:
+        if self._on_call:
+            self._on_call(Reconnected(via))
+
+
+async def _nothing_to_do(link: Link) -> None:
+    """The table is the user's."""
+
+
+def _text(value: str) -> str:
+    return f"_utf8mb4 {literal(value.encode())}"
+
+
+def _to_rows(rows: Rows, via: int) -> list[Row]:
+    return [_to_row(*row) for row in rows]
+
+
+def _to_row(key: str, owner: str, since: int, left: int) -> Row:
+    name, _, ticket = owner.rpartition("/")
+    return Row("lock", key, TicketId(ticket), name or owner, True, 1, since / 1e6, left / 1e6)

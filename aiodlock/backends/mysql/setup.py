@@ -1,0 +1,38 @@
+"""Making the tables and procedures, once per database and version."""
+
+from __future__ import annotations
+
+from aiodlock.backends.mysql.link import Link, StatementError
+from aiodlock.backends.mysql.queries import VERSION, literal, procedures, query, tables
+from aiodlock.errors import BackendDataError, BackendUnavailableError
+
+__all__ = ["look", "make"]
+
+_NO_TABLE = 1146
+
+
+async def look(link: Link) -> int:
+    """Return the version that is there, 0 for none; raise where the server takes no writes, or has a newer one."""
+    try:
+        ((read_only, version),) = (await link.ask(query("state")))[-1]
+    except StatementError as error:
+        if error.code != _NO_TABLE:
+            raise
+        return 0
+    if read_only:
+        raise BackendUnavailableError(f"{link.where}: the server is read-only, so it is not the primary")
+    if (version or 0) > VERSION:
+        raise BackendDataError(
+            f"{link.where}: its tables are of version {version}, newer than {VERSION}: upgrade aiodlock"
+        )
+    return version or 0
+
+
+async def make(link: Link) -> None:
+    """Make what is missing. Who comes second waits for the first, and finds it done."""
+    await link.ask("SELECT GET_LOCK('aiodlock:setup', 30)")  # given back with the connection if anything fails
+    if await look(link) < VERSION:
+        for statement in (*tables(), *procedures()):
+            await link.ask(statement)
+        await link.ask(f"REPLACE INTO aiodlock_versions (version) VALUES ({literal(VERSION)})")
+    await link.ask("SELECT RELEASE_LOCK('aiodlock:setup')")

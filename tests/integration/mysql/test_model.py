@@ -1,0 +1,88 @@
+"""Random verbs of two clients, compared step by step with a plain model; it finds procedures with one fault."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from aiodlock.backends.mysql import setup
+from aiodlock.backends.mysql.queries import procedures
+from aiodlock.errors import BackendError
+from aiodlock.testing.servers import MariaDBServer
+from tests.integration.mysql.conftest import Admin, Client
+from tests.integration.redis.test_model import SHORT, Run
+
+Connect = Callable[..., Awaitable[Client]]
+
+SEEDS = 40
+_databases = count(1)
+
+
+class SqlRun(Run):
+    """The same steps; the time is this server's."""
+
+    clients: list[Client]  # type: ignore[assignment]
+
+    async def time(self) -> float:
+        ((now,),) = await self.clients[0].admin.ask("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))")
+        return float(now) / 1e6
+
+    async def renew(self) -> None:
+        """One ticket at a time: here each is a step of its own, and a waiter may look before its holder is renewed."""
+        stand = self.any_stand()
+        ticket = replace(stand.ticket, ttl=self.dice.choice([stand.ticket.ttl, SHORT]))
+        backend = self.clients[self.dice.randrange(2)].backend
+        (answer,) = await self.step(lambda: backend.renew([ticket]), lambda: self.renewed([ticket]))
+        known = self.model.find(ticket.id)
+        self.model.check_answer(known.ticket if known else ticket, answer)
+
+
+async def run(clients: list[Client], seeds: int) -> int:
+    return sum([await SqlRun(seed, clients).go() for seed in range(seeds)])  # type: ignore[arg-type]
+
+
+async def test_the_procedures_do_what_the_model_does(connect: Connect) -> None:
+    """Every answer, every call and every row of every step; most seeds run to their end."""
+    clients = [await connect(), await connect()]
+    assert await run(clients, SEEDS) > SEEDS / 2
+
+
+FAULTS = {
+    "no tombstone": ("VALUES (p_line, p_instead_of, 2, 0", "VALUES (p_line, CONCAT(p_instead_of, '?'), 2, 0"),
+    "overtaking": ("SET v_is_inside = v_waiting = 0 AND", "SET v_is_inside ="),
+    "the expired come back": ("SET state = 3, ends = v_now + 60000000\n", "SET state = 3, ends = 0\n"),
+    "a life is shortened": ("AND v_ends < v_now + p_ttl THEN", "THEN"),
+    "an epoch twice": ("GREATEST(v_last + 1, v_now DIV 16)", "v_now DIV 1000000000"),
+    "any join resizes": ("IF v_inside + v_waiting = 0 THEN SET v_size", "IF TRUE THEN SET v_size"),
+    "company is not told": ("IF v_waiting = 1 AND NOT v_is_inside THEN", "IF FALSE THEN"),
+    "nobody is called": ("IF v_steps > 0 AND v_last > v_before THEN", "IF FALSE THEN"),
+    "the dead stay inside": ("IF v_now >= v_soonest THEN", "IF FALSE THEN"),
+    "standing again keeps the old": ("IF p_instead_of <> '' THEN", "IF FALSE THEN"),
+    "the too heavy stay": (
+        "DELETE FROM aiodlock_tickets WHERE line = p_line AND state = 0 AND weight > p_size",
+        "DO 0",
+    ),
+    "leaving lets nobody in": ("WHILE v_waiting > 0 AND v_used < v_size", "WHILE v_waiting > 1 AND v_used < v_size"),
+    "who gave way is not told": ("IF v_client NOT IN ('', p_client) THEN", "IF FALSE THEN"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_the_model_finds_a_procedure_with_a_fault(
+    fault: str, connect: Connect, admin: Admin, server: MariaDBServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twins, each in a database of its own."""
+    old, new = FAULTS[fault]
+    worse = [statement.replace(old, new) for statement in procedures()]
+    assert worse != procedures(), "the fault is not in the procedures any more"
+    monkeypatch.setattr(setup, "procedures", lambda: worse)
+    database = f"twin_{next(_databases)}"
+    await admin.ask(f"CREATE DATABASE {database}")
+    await admin.ask(f"USE {database}")
+    url = server.url.replace(server.database, database)
+    clients = [await connect(url), await connect(url)]
+    with pytest.raises((AssertionError, BackendError, ValueError)):
+        await run(clients, 4 * SEEDS)

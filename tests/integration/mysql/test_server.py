@@ -1,0 +1,285 @@
+"""What the server does with us, and we with it: locks, deadlocks, connections, rights, and other servers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import asyncmy
+import pytest
+
+import aiodlock
+from aiodlock._core.line import Inside, LineId, Ticket, Waiting
+from aiodlock.backends.mysql import MySQLBackend
+from aiodlock.backends.mysql.address import Address
+from aiodlock.backends.mysql.link import Link
+from aiodlock.backends.mysql.queries import line_name, literal
+from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
+from aiodlock.testing.proxy import FaultProxy
+from aiodlock.testing.servers import MariaDBServer
+from tests.integration.mysql.conftest import Admin, Client
+
+Connect = Callable[..., Awaitable[Client]]
+Make = Callable[..., Ticket]
+
+
+@asynccontextmanager
+async def transaction(server: MariaDBServer, *statements: str) -> AsyncIterator[Admin]:
+    """Somebody else's open transaction."""
+    link = await Link.open(Address.from_url(server.url))
+    for statement in ("START TRANSACTION", *statements):
+        await link.ask(statement)
+    try:
+        yield Admin(link)
+    finally:
+        await link.aclose()
+
+
+async def until_waiting(admin: Admin, count: int) -> None:
+    """Return as soon as *count* transactions wait for a lock; asked more often, InnoDB repeats its last answer."""
+    question = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    async with asyncio.timeout(10):
+        while (await admin.ask(question))[0][0] < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.12)
+
+
+def row_of(line: LineId) -> str:
+    return f"SELECT * FROM aiodlock_lines WHERE line = {literal(line_name(line))} FOR UPDATE"
+
+
+def row_of_ticket(ticket: Ticket) -> str:
+    line, name = literal(line_name(ticket.line)), literal(ticket.id.encode())
+    return f"SELECT * FROM aiodlock_tickets WHERE line = {line} AND id = {name} FOR UPDATE"
+
+
+# --- locks of InnoDB ---------------------------------------------------------------------------------------
+
+
+async def locks_of_a_waiting_verb(server: MariaDBServer, admin: Admin, client: Client, ticket: Make) -> str:
+    """Stop a verb that sweeps and lets somebody in, and return what InnoDB says of its locks."""
+    await admin.ask("SET GLOBAL innodb_status_output_locks = ON")
+    dead, holder, waiter = ticket(size=2, ttl=0.05), ticket(size=2), ticket(size=2, weight=2)
+    for mine in (dead, holder, waiter):
+        await client.backend.join(mine)
+    while len(await client.backend.inspect(*dead.line)) > 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    async with transaction(server, row_of_ticket(waiter)) as other:
+        leaving = asyncio.ensure_future(client.backend.leave(holder))
+        await until_waiting(admin, 1)
+        ((_, _, status),) = await admin.ask("SHOW ENGINE INNODB STATUS")
+        await other.ask("ROLLBACK")
+        await leaving
+    assert isinstance(await client.backend.join(waiter), Inside)
+    return str(status.partition("LOCK WAIT")[2].partition("---TRANSACTION")[0])
+
+
+async def test_verbs_take_no_gap_locks(server: MariaDBServer, admin: Admin, client: Client, ticket: Make) -> None:
+    """Rows only: of the line, of the ticket that leaves, of one that is swept, and of one that is let in."""
+    status = await locks_of_a_waiting_verb(server, admin, client, ticket)
+    locks = [text for text in status.splitlines() if "lock_mode" in text]
+    assert len(locks) >= 3
+    assert [text for text in locks if "rec but not gap" not in text] == []
+
+
+async def test_repeatable_read_would_take_gap_locks(
+    server: MariaDBServer, admin: Admin, client: Client, ticket: Make
+) -> None:
+    """The broken twin."""
+    assert client.backend._node._link
+    await client.backend._node._link.ask("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    status = await locks_of_a_waiting_verb(server, admin, client, ticket)
+    assert [text for text in status.splitlines() if "lock_mode" in text and "rec but not gap" not in text]
+
+
+async def test_deadlocks_and_lock_waits_are_survived(
+    server: MariaDBServer, admin: Admin, client: Client, other: Client, ticket: Make
+) -> None:
+    """Somebody locks our rows in the other order: verbs are rolled back, repeated, and each is done once."""
+
+    async def deadlocks() -> int:
+        ((_, count),) = await admin.ask("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")
+        return int(count)
+
+    before = await deadlocks()
+    for _ in range(5):
+        holder, waiter = ticket(), ticket()
+        await client.backend.join(holder)
+        await other.backend.join(waiter)
+        async with transaction(server, row_of_ticket(waiter)) as stranger:
+            leaving = asyncio.ensure_future(client.backend.leave(holder))
+            await until_waiting(admin, 1)
+            try:
+                await stranger.ask(row_of(holder.line))  # whoever of the two is rolled back
+            except BackendError:
+                pass
+            await stranger.ask("ROLLBACK")
+            await leaving
+        assert isinstance(await other.backend.join(waiter), Inside)
+        await other.backend.leave(waiter)
+    assert await deadlocks() > before
+
+
+async def test_a_row_that_stays_locked_is_reported_in_time(
+    server: MariaDBServer, connect: Connect, ticket: Make
+) -> None:
+    """The caller is told that the server gives no answer; the engine goes on asking."""
+    client, mine = await connect(patience=1.0), ticket()
+    await client.backend.join(mine)
+    async with transaction(server, row_of(mine.line)):
+        with pytest.raises(BackendUnavailableError, match="no answer"):
+            await client.backend.leave(mine)
+    await client.reconnected.wait()
+    await client.backend.leave(mine)
+    assert await client.backend.inspect(*mine.line) == []
+
+
+# --- connections -------------------------------------------------------------------------------------------
+
+
+async def test_two_connections_per_client_however_many_wait(server: MariaDBServer, admin: Admin) -> None:
+    """And none of them asks anything while it waits, besides renewals."""
+    async with aiodlock.connect(server.url) as mine, aiodlock.connect(server.url) as other:
+        held = [await mine.lock(f"many-{n}", ttl=60).acquire() for n in range(20)]
+        waiting = [asyncio.create_task(other.lock(f"many-{n}", ttl=60).acquire()) for n in range(20) for _ in range(5)]
+        await _until_rows(admin, "state = 0 AND line LIKE 'lock:many-%'", 20)
+        assert len(await admin.connections()) == 4
+        began, before = time.monotonic(), await _questions(admin)
+        await asyncio.sleep(2.0)  # a time to count in, not one to wait for something
+        asked, renewals = await _questions(admin) - before, 20 * ((time.monotonic() - began) / (5 / 3) + 1)
+        # A renewal is some 20 statements on the server; 20 lines polled every 50 ms would be 16,000 of them in 2 s.
+        assert asked <= 25 * renewals
+        for hold in held:
+            hold.release_nowait()
+        for hold in await asyncio.gather(*waiting[::5]):
+            hold.release_nowait()
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+
+
+async def _questions(admin: Admin) -> int:
+    ((_, count),) = await admin.ask("SHOW GLOBAL STATUS LIKE 'Queries'")
+    return int(count)
+
+
+async def _until_rows(admin: Admin, which: str, count: int) -> None:
+    async with asyncio.timeout(10):
+        while (await admin.ask(f"SELECT COUNT(*) FROM aiodlock_tickets WHERE {which}"))[0][0] != count:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_without_a_connection_to_listen_on_a_client_looks(ticket: Make) -> None:
+    """The server has one connection left: waiting still works, by looking; with none left, connecting says why."""
+    with MariaDBServer(arguments=("--max-connections=10",)) as small:
+        links = [await Link.open(Address.from_url(small.url)) for _ in range(9)]
+        address = small.url.replace("root@", "guest@")
+        await links[0].ask("CREATE USER guest@'%'; GRANT ALL ON aiodlock.* TO guest@'%'")
+        first, second = MySQLBackend.from_url(address), MySQLBackend.from_url(address)
+        await first.open(lambda call: None)
+        assert not first._bell.is_heard
+        await first.join(ticket())
+        answer = await first.join(ticket())
+        assert isinstance(answer, Waiting)
+        assert answer.look_again < 0.1
+        with pytest.raises(BackendUnavailableError, match="Too many connections"):
+            await second.open(lambda call: None)
+        for link in links:
+            await link.aclose()
+        await first.aclose()
+
+
+async def test_a_reply_never_reaches_another_call(proxy: FaultProxy, server: MariaDBServer) -> None:
+    """The canary for the driver: cancelled at any moment, a connection gives its next caller its own answer or none."""
+    proxy.delay(replies=0.01)
+    for step in range(12):
+        connection = await asyncmy.connect(host="127.0.0.1", port=proxy.port, user="root")
+        first = asyncio.create_task(connection.query("SELECT 'first'"))
+        await asyncio.wait((first,), timeout=step / 500)
+        first.cancel()
+        await asyncio.wait((first,))
+        try:
+            await connection.query("SELECT 'second'")
+        except asyncmy.errors.Error:
+            continue  # closed, because in doubt
+        finally:
+            connection.close()
+        assert connection._result.rows == (("second",),)
+
+
+# --- rights, versions, other servers -----------------------------------------------------------------------
+
+
+async def test_a_replica_is_refused_and_a_primary_that_becomes_one_is_left(ticket: Make) -> None:
+    """As behind a name that moves: the verb fails, and the client comes back when writes are taken again."""
+    with MariaDBServer() as own:
+        link = await Link.open(Address.from_url(own.url))
+        await link.ask("CREATE USER app@'%'; GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON *.* TO app@'%'")
+        maker = MySQLBackend.from_url(own.url)
+        await maker.open(lambda call: None)
+        await maker.aclose()
+        came_back = asyncio.Event()
+        backend = MySQLBackend.from_url(own.url.replace("root@", "app@"))
+        await backend.open(lambda call: came_back.set())
+        await link.ask("SET GLOBAL read_only = ON")
+        with pytest.raises(BackendUnavailableError, match="read-only"):
+            await backend.join(ticket())
+        with pytest.raises(BackendUnavailableError, match="not the primary"):
+            await MySQLBackend.from_url(own.url.replace("root@", "app@")).open(lambda call: None)
+        await link.ask("SET GLOBAL read_only = OFF")
+        await asyncio.wait_for(came_back.wait(), 10)
+        assert isinstance(await backend.join(ticket()), Inside)
+        await backend.aclose()
+        await link.aclose()
+
+
+async def test_who_may_not_create_is_told_what_to_do(server: MariaDBServer, admin: Admin) -> None:
+    await admin.ask("CREATE DATABASE IF NOT EXISTS bare")
+    url = server.url.replace(server.database, "bare")
+    with pytest.raises(BackendDataError, match="aiodlock mysql init"):
+        await MySQLBackend.from_url(url, create=False).open(lambda call: None)
+    await admin.ask("CREATE OR REPLACE USER poor@'%'")
+    await admin.ask("GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON bare.* TO poor@'%'")
+    with pytest.raises(BackendError, match="grant"):
+        await MySQLBackend.from_url(url.replace("root@", "poor@")).open(lambda call: None)
+
+
+async def test_tables_of_a_newer_version_are_left_alone(server: MariaDBServer, admin: Admin, client: Client) -> None:
+    await admin.ask("CREATE DATABASE newer")
+    await admin.ask("CREATE TABLE newer.aiodlock_versions (version INT PRIMARY KEY)")
+    await admin.ask("INSERT INTO newer.aiodlock_versions VALUES (999)")
+    with pytest.raises(BackendDataError, match=r"999.*upgrade aiodlock"):
+        await MySQLBackend.from_url(server.url.replace(server.database, "newer")).open(lambda call: None)
+
+
+def test_nothing_is_sent_in_clear_to_another_machine() -> None:
+    """Unless it is asked for; and the password is in no message."""
+    with pytest.raises(ConfigurationError, match="in clear: give mysqls://") as refused:
+        MySQLBackend.from_url("mysql://app:secret@db.example/shop")
+    assert "secret" not in str(refused.value)
+    assert MySQLBackend.from_url("mysql://app:secret@db.example/shop", plaintext=True).address
+    assert MySQLBackend.from_url("mysqls://app:secret@db.example/shop").address == "mysqls://db.example:3306/shop"
+    assert MySQLBackend.from_url("mysql://app:secret@127.0.0.1/shop").address == "mysql://127.0.0.1:3306/shop"
+
+
+async def test_a_server_without_tls_is_not_spoken_to_in_clear(server: MariaDBServer) -> None:
+    """The handshake fails; the password is not sent."""
+    backend = MySQLBackend.from_url(server.url.replace("mysql://", "mysqls://"), unverified=True)
+    with pytest.raises(BackendUnavailableError, match="SSL"):
+        await backend.open(lambda call: None)
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("mysql://localhost", "names no database"),
+        ("mysql://localhost/a/b", "names no database"),
+        ("mysql://localhost:port/a", "cannot be used"),
+        ("mysql://localhost/a?charset=x", "not supported: charset"),
+        ("mysqls://localhost/a?ca=/no/such/file", "cannot be read"),
+    ],
+)
+def test_a_bad_url_is_told_before_any_connection(url: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=hint):
+        MySQLBackend.from_url(url)

@@ -1,0 +1,140 @@
+"""Clients with short sessions, and visitors that record what they believe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from aiozk import protocol
+
+from aiodlock import BackendUnavailableError, LockClient, LockLostError
+from aiodlock.backends.zookeeper import ZooKeeperBackend
+from aiodlock.backends.zookeeper.session import Session
+from aiodlock.backends.zookeeper.tree import NoNode
+from aiodlock.backends.zookeeper.wire import Link, no_result
+from aiodlock.testing.history import Event, Recorder, Violation, check_exclusion, check_fencing, stays
+from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
+
+SESSION = 2.0
+TICK = 0.2
+LATE = 0.3  # a busy machine notices later
+
+
+def client(url: str, *, session: float = SESSION, **settings: Any) -> LockClient:
+    return LockClient(ZooKeeperBackend.from_url(url, session=session, tick=TICK), **settings)
+
+
+def session_of(client: LockClient) -> Session:
+    assert isinstance(client.backend, ZooKeeperBackend)
+    return client.backend._session
+
+
+def url_of(*ports: int) -> str:
+    return f"zk://{','.join(f'127.0.0.1:{port}' for port in ports)}/aiodlock"
+
+
+async def nodes(client: LockClient, key: str) -> list[str]:
+    """Return the names in the line of *key*, as the server has them now."""
+    assert isinstance(client.backend, ZooKeeperBackend)
+    await client.backend._session.sync()
+    try:
+        return await client.backend._tree.children(f"/aiodlock/lock/{key}")
+    except NoNode:
+        return []
+
+
+async def delete(client: LockClient, path: str) -> None:
+    """Delete a node as an administrator would."""
+    assert isinstance(client.backend, ZooKeeperBackend)
+    await client.backend._tree.change(client.backend._tree.deletion(path))
+
+
+async def in_line(client: LockClient, key: str, count: int) -> None:
+    """Return when so many stand in the line of *key*."""
+
+    async def is_so() -> bool:
+        return len(await nodes(client, key)) == count
+
+    await until(is_so)
+
+
+async def answers(client: LockClient) -> bool:
+    try:
+        await client.ping()
+    except BackendUnavailableError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def client_of(node: ZooKeeperServer, ensemble: ZooKeeperEnsemble, **settings: Any) -> AsyncIterator[LockClient]:
+    """An open client that knows all servers and is connected to this one."""
+    while True:
+        async with client(ensemble.url, **settings) as found:
+            if session_of(found).host[1] == node.port:
+                yield found
+                return
+
+
+async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 15.0) -> None:
+    async with asyncio.timeout(within):
+        while not (await answer if isinstance(answer := is_so(), Awaitable) else answer):  # noqa: ASYNC110 - what a server does has no event here
+            await asyncio.sleep(0.01)
+
+
+async def expire(session: Session, server: ZooKeeperServer) -> None:
+    """End a session behind its client's back: over another connection that says it is the same client."""
+    old, password = session.id, session._password
+
+    def link() -> Link:
+        return Link("second", via=0, on_watch=lambda *_: None, patience=5.0)
+
+    for _ in range(20):
+        second = (await asyncio.get_running_loop().create_connection(link, "127.0.0.1", server.port))[1]
+        try:
+            answer = await second.greet(session=old, password=password, session_time=session.seconds, last_zxid=0)
+            if not answer.timeout:
+                return  # it has ended
+            await second.send(protocol.CloseRequest(), no_result)
+        except BackendUnavailableError:
+            pass  # its own client takes the session back as soon as it notices; or the server just hung up
+        finally:
+            await second.aclose()
+    raise AssertionError("the session does not end")
+
+
+class Visits:
+    """What visitors of one key believed, in one history."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.events: list[Event] = []
+
+    def violations(self) -> list[Violation]:
+        history = stays(self.events)
+        return check_exclusion(history) + check_fencing(history)
+
+    def count(self) -> int:
+        return len(stays(self.events))
+
+    async def stay(self, client: LockClient, *, until: asyncio.Event | None = None, **policy: Any) -> None:
+        """Enter, and stay until told to go or the hold is lost; note until when it is believed, again and again."""
+        record = Recorder(self.events.append, who=client.name)
+        asked = record.now()
+        with suppress(LockLostError):
+            async with client.lock(self.key, **policy) as hold:
+                facts: dict[str, Any] = {"key": self.key, "id": hold.fence}
+                valid = record.now() + hold.remaining
+                record("inside", **facts, asked=asked, valid_until=valid, fence=hold.fence)
+                while until is not None and not until.is_set():
+                    await asyncio.sleep(0.01)
+                    now, remaining = record.now(), hold.remaining
+                    if remaining > 0:
+                        record("renewed", **facts, valid_until=now + remaining)
+                record("left", **facts)
+
+    async def inside(self) -> None:
+        """Return when somebody is inside."""
+        await until(lambda: self.count() > 0)

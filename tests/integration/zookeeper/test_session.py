@@ -1,0 +1,182 @@
+"""The session over every fault of an ensemble: never two who believe, and nobody waits longer than he must."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from aiodlock import LockClient
+from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
+from aiodlock.backends.zookeeper.session import Session, SessionState
+from aiodlock.backends.zookeeper.stand import Stand
+from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
+from tests.integration.zookeeper.support import (
+    LATE,
+    Visits,
+    answers,
+    client,
+    client_of,
+    expire,
+    in_line,
+    session_of,
+    until,
+)
+
+
+async def _kill_the_server_of_a_waiter(ensemble: ZooKeeperEnsemble, key: str) -> None:
+    """Let its follower die while it waits, then release: it is woken."""
+    leader, follower = ensemble.leader, ensemble.followers[0]
+    async with client(leader.url) as holder, client_of(follower, ensemble) as waiter:
+        hold = await holder.lock(key).acquire()
+        entering = asyncio.create_task(waiter.lock(key).acquire())
+        await in_line(holder, key, 2)
+        old, began = session_of(waiter).id, time.monotonic()
+        follower.crash()
+        await until(lambda: answers(waiter))
+        assert time.monotonic() - began <= 0.5 + LATE
+        assert session_of(waiter).id == old
+        await hold.release()
+        async with asyncio.timeout(1.0):
+            await (await entering).release()
+
+
+async def test_a_follower_killed_under_a_waiter_costs_half_a_second(ensemble: ZooKeeperEnsemble, key: str) -> None:
+    """It goes on with another server in the same session, and hears of its turn."""
+    await _kill_the_server_of_a_waiter(ensemble, key)
+
+
+async def test_that_finds_a_waiter_that_does_not_look_again(
+    ensemble: ZooKeeperEnsemble, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Watches end with the connection: one that relies on them sleeps on."""
+    monkeypatch.setattr(Stand, "_is_fresh", property(lambda self: self._via != -1))
+    with pytest.raises(TimeoutError):
+        await _kill_the_server_of_a_waiter(ensemble, key)
+
+
+async def _visit_over(visits: Visits, holder: LockClient, waiter: LockClient, fault: object) -> None:
+    """Let *waiter* stand behind *holder*, let the fault happen, and let both go on until the waiter has been inside."""
+    go = asyncio.Event()
+    staying = asyncio.create_task(visits.stay(holder, until=go))
+    await visits.inside()
+    waiting = asyncio.create_task(visits.stay(waiter))
+    await in_line(waiter, visits.key, 2)
+    await asyncio.to_thread(fault)  # type: ignore[arg-type]
+    await asyncio.wait({staying, waiting}, timeout=6.0, return_when=asyncio.FIRST_COMPLETED)
+    go.set()
+    async with asyncio.timeout(20.0):
+        await asyncio.gather(staying, waiting)
+
+
+async def test_a_killed_leader_costs_nobody_his_hold(ensemble: ZooKeeperEnsemble, key: str) -> None:
+    """Another one is elected within the session, which goes on, and with it the hold."""
+    leader, visits = ensemble.leader, Visits(key)
+    elsewhere = client(ensemble.url, session=8.0, name="waiter")
+    async with client_of(leader, ensemble, session=8.0, name="holder") as holder, elsewhere as waiter:
+        old = session_of(holder).id
+        await _visit_over(visits, holder, waiter, leader.crash)
+        assert session_of(holder).id == old
+    assert [event.what for event in visits.events if event.who == "holder"].count("left") == 1
+    assert (visits.count(), visits.violations()) == (2, [])
+
+
+async def test_a_paused_leader_makes_no_two_holders(ensemble: ZooKeeperEnsemble, key: str) -> None:
+    """Its clients go elsewhere; whether the hold survives or not, nobody is inside with it."""
+    leader, visits = ensemble.leader, Visits(key)
+    async with client_of(leader, ensemble, name="holder") as holder, client(ensemble.url, name="waiter") as waiter:
+        await _visit_over(visits, holder, waiter, leader.pause)
+        leader.resume()
+    assert (visits.count(), visits.violations()) == (2, [])
+
+
+async def _cut_off_the_follower_of_a_holder(severable: ZooKeeperEnsemble, key: str) -> Visits:
+    """It still answers its client; the leader ends the session and lets the next one in."""
+    follower, visits = severable.followers[0], Visits(key)
+    holder, waiter = client(follower.url, session=1.0, name="holder"), client(severable.leader.url, name="waiter")
+    async with holder, waiter:
+        await _visit_over(visits, holder, waiter, lambda: severable.cut_off(follower))
+        severable.heal()
+    assert visits.count() == 2
+    return visits
+
+
+async def test_a_holder_behind_a_cut_off_follower_stops_believing(severable: ZooKeeperEnsemble, key: str) -> None:
+    """Before the next one enters, though its server goes on answering."""
+    assert (await _cut_off_the_follower_of_a_holder(severable, key)).violations() == []
+
+
+async def test_that_finds_a_session_that_is_believed_by_its_pings(
+    severable: ZooKeeperEnsemble, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower answers pings, and reads, long after the leader has let the next one in."""
+
+    def believe(self: Session) -> asyncio.Future[None]:
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    monkeypatch.setattr(Session, "sync", believe)
+    monkeypatch.setattr(Session, "valid_until", property(lambda self: self.now() + 2 * self.seconds / 3))
+    assert (await _cut_off_the_follower_of_a_holder(severable, key)).violations() != []
+
+
+async def test_two_of_three_down_and_back(ensemble: ZooKeeperEnsemble, key: str) -> None:
+    """Without a majority nobody believes for longer than a session, nobody enters, and then it goes on."""
+    visits, (one, two) = Visits(key), ensemble.followers
+
+    async with client(ensemble.url, name="holder") as holder, client(ensemble.url, name="waiter") as waiter:
+        go = asyncio.Event()
+        staying = asyncio.create_task(visits.stay(holder, until=go))
+        await visits.inside()
+        waiting = asyncio.create_task(visits.stay(waiter))
+        await in_line(waiter, key, 2)
+        one.crash()
+        two.crash()
+        async with asyncio.timeout(5.0):
+            await staying  # lost by its own clock
+        assert not waiting.done()
+        await asyncio.gather(*(asyncio.to_thread(node.start) for node in (one, two)))
+        async with asyncio.timeout(20.0):
+            await waiting
+    assert (visits.count(), visits.violations()) == (2, [])
+
+
+async def _expire_a_holder(server: ZooKeeperServer, key: str) -> Visits:
+    visits, go = Visits(key), asyncio.Event()
+    async with client(server.url, session=30.0, name="holder") as holder, client(server.url, name="waiter") as waiter:
+        old = session_of(holder).id
+        staying = asyncio.create_task(visits.stay(holder, until=go))
+        await visits.inside()
+        waiting = asyncio.create_task(visits.stay(waiter, until=go))
+        await in_line(waiter, key, 2)
+        await expire(session_of(holder), server)
+        await until(lambda: session_of(holder).state is SessionState.CONNECTED and session_of(holder).id != old)
+        await until(lambda: visits.count() == 2)
+        await asyncio.sleep(0.3)  # both go on believing, if they do
+        go.set()
+        await asyncio.gather(staying, waiting)
+    return visits
+
+
+async def test_an_ended_session_ends_its_holds_at_once(server: ZooKeeperServer, key: str) -> None:
+    """Long before they would end by themselves; the client goes on with a new session."""
+    visits = await _expire_a_holder(server, key)
+    inside = [event.who for event in visits.events if event.what == "left"]
+    assert inside == ["waiter"]
+
+
+async def test_that_finds_a_client_that_keeps_its_holds(
+    server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes a new session for a mere reconnect believes on beside the next holder."""
+    changed = ZooKeeperBackend._session_changed
+
+    def overlook(self: ZooKeeperBackend, state: SessionState, via: int) -> None:
+        if state is not SessionState.LOST:
+            changed(self, state, via)
+
+    monkeypatch.setattr(ZooKeeperBackend, "_session_changed", overlook)
+    monkeypatch.setattr(Stand, "_is_fresh", property(lambda self: self._via != -1))
+    assert (await _expire_a_holder(server, key)).violations() != []
