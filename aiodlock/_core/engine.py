@@ -134,12 +134,14 @@ class Engine:
 
     def renew(self, places: list[Place]) -> None:
         """Renew all of *places* in one call; their answers reach them."""
-        asked = [(place, *place.renewal(place.ticket.ttl)) for place in places]
+        asked = [(place, *place.renewal(place.next_life())) for place in places]
         verb = self.backend.renew([ticket for _, ticket, _, _ in asked])
         self.work.own(verb, partial(self._renewed, asked))
 
     async def extend(self, place: Place, ttl: float) -> None:
         """Renew one place for *ttl*, and wait for the answer."""
+        if place.lease_until < self.now() + ttl:
+            place.lease_until = self.now() + ttl
         ticket, sent_at, inside = place.renewal(ttl)
         answer = (await self.ask(self.backend.renew([ticket])))[0]
         place.renewed(sent_at, inside, answer)

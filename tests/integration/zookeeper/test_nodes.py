@@ -15,7 +15,17 @@ from aiodlock.backends.zookeeper.stand import Stand
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
 from tests.conformance.worlds import ZooKeeperTrouble
-from tests.integration.zookeeper.support import answers, client, delete, expire, in_line, nodes, session_of, until, url_of
+from tests.integration.zookeeper.support import (
+    answers,
+    client,
+    delete,
+    expire,
+    in_line,
+    nodes,
+    session_of,
+    until,
+    url_of,
+)
 
 
 @pytest.fixture
