@@ -16,7 +16,7 @@ from aiodlock._core.line import Row
 from aiodlock.backends.base import Backend
 from aiodlock.backends.registry import backend_of
 from aiodlock.clock import Clock, SystemClock
-from aiodlock.errors import ClientClosedError
+from aiodlock.errors import ClientClosedError, UnsupportedError
 from aiodlock.events import EventQueue, EventSink
 from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.locks.base import Synchronizer
@@ -185,10 +185,12 @@ class LockClient:
 
     def semaphore(self, key: str, *, permits: int, **policy: Unpack[Settings]) -> Semaphore:
         """Return the semaphore of *key*: at most *permits* at a time. No I/O."""
+        self._require("semaphore", "semaphores")
         return Semaphore(self, check_key(key), self._policy(policy), permits=permits)
 
     def latch(self, key: str, *, count: int, ttl: float = 30.0, wait: float | None = None) -> Latch:
         """Return the latch of *key*, which opens after *count* steps. No I/O."""
+        self._require("latch", "latches")
         return Latch(self, check_key(key), Policy(ttl=ttl, wait=wait), count=count)
 
     def multi(self, *members: Synchronizer[Any] | MultiLock, wait: float | None = None) -> MultiLock:
@@ -197,6 +199,7 @@ class LockClient:
 
     def segmented(self, key: str, *, segments: int, **policy: Unpack[Settings]) -> SegmentedLock:
         """Return *key* as *segments* locks with a router in front. No I/O."""
+        self._require("semaphore", "segmented locks")
         return SegmentedLock(self, check_key(key), self._policy(policy), segments=segments)
 
     def election(self, key: str, **policy: Unpack[Settings]) -> Election:
@@ -230,7 +233,15 @@ class LockClient:
         )
 
     def _policy(self, settings: Settings) -> Policy:
-        return Policy(**{"waiting": self._waiting, **settings}) if settings else self._default  # type: ignore[arg-type]
+        if not settings:
+            return self._default
+        if not self._backend.capabilities.ordered and (settings.get("fair") or settings.get("linger")):
+            raise UnsupportedError(f"{self._backend.address} does not know who waits: leave fair and linger out")
+        return Policy(**{"waiting": self._waiting, **settings})  # type: ignore[arg-type]
+
+    def _require(self, kind: str, what: str) -> None:
+        if kind not in self._backend.capabilities.kinds:
+            raise UnsupportedError(f"{self._backend.address} has no {what}: use another backend for them")
 
     def _at_work(self) -> Engine:
         """Return the engine, or say why there is none for this caller."""

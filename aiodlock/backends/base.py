@@ -55,6 +55,7 @@ class Capabilities:
     trusts_calls: bool = True  # whoever is called is inside; otherwise a call means: look
     shared: bool = True  # other processes see the same lines
     most_tickets: int = 1_000_000  # per line
+    ordered: bool = True  # whoever asked first is first; otherwise nothing is fair
     stock: bool = False  # whether it plays the role of `Stocking` too
 
 

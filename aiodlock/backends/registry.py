@@ -38,6 +38,7 @@ _HOMES = {
     "rediss": _REDIS,
     "rediss+cluster": _CLUSTER,
     "rediss+sentinel": _SENTINEL,
+    "redlock": _Home("aiodlock.backends.redis.redlock", "RedlockBackend", "redis"),
     "unix": _REDIS,
     "zk": _Home("aiodlock.backends.zookeeper.backend", "ZooKeeperBackend", "zookeeper"),
 }

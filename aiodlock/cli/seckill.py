@@ -16,10 +16,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from aiodlock.cli.parts import Sale
 from aiodlock.cli.progress import Progress, progress_on
 from aiodlock.cli.sale import Outcome, Run, Terms, ways_of
 from aiodlock.cli.session import Stop
 from aiodlock.cli.show import console, seconds, table
+from aiodlock.cli.through import sell_through
 from aiodlock.client import connect
 
 __all__ = ["check", "seckill"]
@@ -36,9 +38,27 @@ def seckill(
     url: Annotated[str, typer.Option(help="Where the locks are.")] = "memory://",
     seed: Annotated[int, typer.Option(help="Another seed, another crowd.")] = 42,
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False,
+    orders: Annotated[str | None, typer.Option(help="Kafka, as kafka://host:port: orders go through it.")] = None,
+    into: Annotated[str | None, typer.Option(help="MySQL, as mysql://user:password@host/db: their rows.")] = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Shops, each a process; with --orders and --into.")] = 4,
+    chaos: Annotated[bool, typer.Option("--chaos", help="Kill shops, relay, writer, connections.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Save a picture of the table to this file.")] = None,
 ) -> None:
     """Sell out under a rush of buyers: without a lock, with one, with a segmented one, and with stock on the server."""
+    if orders or into or chaos:
+        sale = Sale(
+            key=f"seckill:{secrets.token_hex(8)}",
+            backend=url,
+            orders=(orders or "").removeprefix("kafka://"),
+            into=into or "",
+            stock=stock,
+            buyers=buyers,
+            shops=workers,
+            segments=segments,
+            concurrency=concurrency,
+        )
+        sell_through(sale, chaos=chaos, seed=seed, as_json=as_json)
+        return
     terms = Terms(stock=stock, buyers=buyers, concurrency=concurrency, segments=segments, work=work, seed=seed)
     outcomes = asyncio.run(_sell(terms, url))
     if as_json:

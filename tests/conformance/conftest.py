@@ -8,6 +8,7 @@ import pytest
 
 from aiodlock.testing.conformance import CHECKS, MemoryWorld, World
 from aiodlock.testing.servers import (
+    IndependentMasters,
     MariaDBServer,
     RedisCluster,
     RedisServer,
@@ -15,7 +16,8 @@ from aiodlock.testing.servers import (
     ZooKeeperServer,
     require,
 )
-from tests.conformance.worlds import ClusterWorld, MySQLWorld, RedisWorld, ZooKeeperWorld
+from tests.conformance.cannot import CANNOT
+from tests.conformance.worlds import ClusterWorld, MySQLWorld, RedisWorld, RedlockWorld, ZooKeeperWorld
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +31,13 @@ def redis_server() -> Iterator[RedisServer]:
 def redis_cluster() -> Iterator[RedisCluster]:
     require(RedisServer)
     with RedisCluster() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def redis_masters() -> Iterator[IndependentMasters]:
+    require(RedisServer)
+    with IndependentMasters() as running:
         yield running
 
 
@@ -57,7 +66,8 @@ def zookeeper_ensemble() -> Iterator[ZooKeeperEnsemble]:
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "memory": lambda request: MemoryWorld(),
     "redis": lambda request: RedisWorld(request.getfixturevalue("redis_server")),
-    "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster")),
+    "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster").nodes),
+    "redlock": lambda request: RedlockWorld(request.getfixturevalue("redis_masters").nodes),
     "mysql": lambda request: MySQLWorld(request.getfixturevalue("mariadb_server")),
     "zookeeper": lambda request: ZooKeeperWorld([request.getfixturevalue("zookeeper_server")]),
     "zookeeper-3": lambda request: ZooKeeperWorld(request.getfixturevalue("zookeeper_ensemble").nodes),
@@ -65,7 +75,7 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
 
 
 # Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
-LONG = {"cluster", "mysql", "zookeeper"}
+LONG = {"cluster", "mysql", "redlock", "zookeeper"}
 ALL_LONG = {"zookeeper-3"}
 SHORT = {
     *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
@@ -84,12 +94,19 @@ SHORT = {
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a backend does not promise, and put off what is long."""
+    left_out = []
     for item in items:
         facts = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        backend, check = facts.get("backend"), facts.get("check")
+        backend, check = facts.get("backend", ""), facts.get("check")
         if backend in ALL_LONG or (backend in LONG and check and check.name not in SHORT):
             item.add_marker(pytest.mark.long)
+        if check and any(check.name in names for names in CANNOT.get(backend, {}).values()):
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(params=WORLDS)

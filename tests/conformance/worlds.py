@@ -13,11 +13,12 @@ from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.cluster import ClusterBackend
+from aiodlock.backends.redis.redlock import RedlockBackend
 from aiodlock.backends.redis.scripts import load
 from aiodlock.backends.zookeeper import ZooKeeperBackend
 from aiodlock.testing.conformance import Trouble, World
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import MariaDBServer, RedisCluster, Server, ZooKeeperServer
+from aiodlock.testing.servers import MariaDBServer, RedisServer, Server, ZooKeeperServer
 from aiodlock.testing.servers.base import HOST
 
 
@@ -98,32 +99,55 @@ class RedisWorld(ServerWorld):
         return _sha(verb)
 
 
-class ClusterWorld(World):
-    """A real cluster, real time, and a proxy for each of its servers in front of every client that needs faults."""
+class _ServersWorld(World):
+    """Several real servers, real time, and a proxy for each of them in front of every client that needs faults."""
 
     ttl = RedisWorld.ttl
 
-    def __init__(self, cluster: RedisCluster) -> None:
+    def __init__(self, nodes: Sequence[RedisServer]) -> None:
         super().__init__()
-        self._cluster = cluster
-        self._proxies: dict[LockClient, dict[int, FaultProxy]] = {}
+        self._nodes = nodes
+        self._proxies: dict[LockClient, list[FaultProxy]] = {}
         self._stack = ExitStack()
 
     def connect(self, **settings: Any) -> LockClient:
         if self.needs != "faults":
-            return LockClient(ClusterBackend.from_url(self._cluster.url), **settings)
-        proxies = {node.port: self._stack.enter_context(FaultProxy(node.port)) for node in self._cluster.nodes}
-        seeds = [Address(host=HOST, port=proxy.port) for proxy in proxies.values()]
-        client = LockClient(ClusterBackend(seeds, remap=lambda spot: (HOST, proxies[spot[1]].port)), **settings)
+            return LockClient(self.backend_at({node.port: node.port for node in self._nodes}), **settings)
+        proxies = [self._stack.enter_context(FaultProxy(node.port)) for node in self._nodes]
+        client = LockClient(self.backend_at({proxy.target: proxy.port for proxy in proxies}), **settings)
         self._proxies[client] = proxies
         return client
 
+    def backend_at(self, ports: dict[int, int]) -> Backend:
+        """Return a backend that reaches each server by the port given for its own."""
+        raise NotImplementedError
+
     def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(*self._proxies[client].values(), sign=_sha)
+        return ProxyTrouble(*self._proxies[client], sign=_sha)
 
     async def aclose(self) -> None:
         await super().aclose()
         self._stack.close()
+
+
+class ClusterWorld(_ServersWorld):
+    """A cluster."""
+
+    def backend_at(self, ports: dict[int, int]) -> Backend:
+        seeds = [Address(host=HOST, port=port) for port in ports.values()]
+        return ClusterBackend(seeds, remap=lambda spot: (HOST, ports[spot[1]]))
+
+
+class RedlockWorld(_ServersWorld):
+    """Independent masters. They do not show who waits: nobody stands in line there."""
+
+    def backend_at(self, ports: dict[int, int]) -> Backend:
+        return RedlockBackend([Address(host=HOST, port=port) for port in ports.values()])
+
+    async def _are_waiting(self, count: int) -> bool:
+        backends = [client.backend for client in self._clients]
+        stands = [stand for one in backends if isinstance(one, RedlockBackend) for stand in one._stands.values()]
+        return sum(stand.tries > 0 and not stand.epoch and not stand.is_over for stand in stands) == count
 
 
 class MySQLWorld(ServerWorld):

@@ -74,9 +74,9 @@ def judge(events: Iterable[Event], *, kind: str = "lock") -> list[str]:
     """Return what is wrong with a history: two inside, a fence that goes back, something that a client has kept."""
     events, size = list(events), KINDS[kind].size
     history = stays(events)
-    kept = [f"{event.who} kept {event.facts['left']}" for event in events if event.what == "closed"]
+    kept = [f"{event.who} kept {event.facts['left']}" for event in events if event.facts.get("left")]
     found = [*check_exclusion(history, size=size), *check_fencing(history, size=size)]
-    return [*map(str, found), *(line for line in kept if not line.endswith("kept []"))]
+    return [*map(str, found), *kept]
 
 
 def naively(event: Event) -> Event:

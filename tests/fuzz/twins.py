@@ -61,8 +61,8 @@ def handed_on_after_leaving() -> Change:
     """When leave-and-stand was sent, the old ticket is handed on once more."""
     stand = Cohort._stand
 
-    def stand_and_hand_on(self: Cohort, *, instead_of: Place | None = None) -> None:
-        stand(self, instead_of=instead_of)
+    def stand_and_hand_on(self: Cohort, *, instead_of: Place | None = None, after: Place | None = None) -> None:
+        stand(self, instead_of=instead_of, after=after)
         if instead_of is not None and (waiter := self.next_waiter()) is not None:
             waiter.set_result(self._own(instead_of, self.engine.now()))
 
@@ -85,7 +85,7 @@ def call_for_nobody() -> Change:
 TWINS = {
     no_burying: 300,
     same_id_again: 300,
-    waiting_moves_back: 300,
+    waiting_moves_back: 800,
     counted_from_answer: 300,
     handed_on_after_leaving: 300,
 }

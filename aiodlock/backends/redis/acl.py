@@ -7,6 +7,7 @@ __all__ = [
     "COMMANDS",
     "CONFIRMING",
     "LOOKING",
+    "STOCKING",
     "WATCHING",
     "acl_line",
     "probes",
@@ -16,8 +17,8 @@ __all__ = [
 COMMANDS = (
     *("ping", "hello", "select", "evalsha", "script|load", "scan", "subscribe", "publish"),
     *("time", "hget", "hmget", "hset", "hdel", "del", "pexpireat"),
-    *("hexists", "hscan", "persist", "zadd", "zrem", "zrangebyscore", "xadd", "xdel", "xrange", "xtrim"),  # stock
 )
+STOCKING = ("hexists", "hscan", "persist", "zadd", "zrem", "zrangebyscore", "xadd", "xdel", "xrange", "xtrim")
 CLUSTER_COMMANDS = (
     *(name for name in COMMANDS if name not in ("select", "subscribe", "publish")),
     *("ssubscribe", "spublish", "asking", "cluster|slots"),
@@ -33,18 +34,20 @@ def acl_line(
     *,
     prefix: str = "aiodlock",
     cluster: bool = False,
+    stocking: bool = False,
     confirming: bool = False,
     looking: bool = False,
 ) -> tuple[str, ...]:
     """Return the ``ACL SETUSER`` command of a user who can keep lines under *prefix* and nothing else.
 
     ``scan`` is for ``inspect``, ``del`` for latches; without pushes ``subscribe`` and ``publish`` are not needed. In a
-    *cluster* it is given to every server. *confirming* adds what ``min_replicas`` needs, *looking* what lets
-    ``aiodlock doctor`` see how the server is set up.
+    *cluster* it is given to every server. *stocking* adds what ``stock`` needs, *confirming* what ``min_replicas``
+    needs, *looking* what lets ``aiodlock doctor`` see how the server is set up.
     """
     keys = (f"~{prefix}:*", f"&{prefix}:calls:*")
-    keeping = CLUSTER_COMMANDS if cluster else COMMANDS
-    names = (*keeping, *(CONFIRMING if confirming else ()), *(LOOKING if looking else ()))
+    names = [*(CLUSTER_COMMANDS if cluster else COMMANDS)]
+    for wanted, further in ((stocking, STOCKING), (confirming, CONFIRMING), (looking, LOOKING)):
+        names += further if wanted else ()
     return "ACL", "SETUSER", user, "reset", "on", f">{password}", *keys, "-@all", *(f"+{name}" for name in names)
 
 
@@ -54,7 +57,7 @@ def sentinel_acl_line(user: str, password: str) -> tuple[str, ...]:
     return "ACL", "SETUSER", user, "reset", "on", f">{password}", "&+switch-master", "-@all", *rights
 
 
-def probes(prefix: str, *, confirming: bool = False) -> dict[str, tuple[str, ...]]:
+def probes(prefix: str, *, pushing: bool = True, confirming: bool = False) -> dict[str, tuple[str, ...]]:
     """Return for each of our commands a form that changes nothing, whether it is allowed or not.
 
     Rights are checked before a command looks at its key, which is not there, or at its arguments, which are wrong.
@@ -64,7 +67,7 @@ def probes(prefix: str, *, confirming: bool = False) -> dict[str, tuple[str, ...
         "evalsha": ("EVALSHA", "0" * 40, "1", key),
         "script|load": ("SCRIPT", "LOAD", "return 0"),
         "scan": ("SCAN", "0", "MATCH", key, "COUNT", "1"),
-        "publish": ("PUBLISH", channel, ""),
+        **({"publish": ("PUBLISH", channel, "")} if pushing else {}),
         "time": ("TIME",),
         "hget": ("HGET", key, "f"),
         "hmget": ("HMGET", key, "f"),

@@ -11,7 +11,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from aiodlock._core.line import Answer, LineId, Row, Ticket, TicketId, tombstone_life, waiting_life
+from aiodlock._core.line import (
+    Answer,
+    Gone,
+    GoneWhy,
+    LineId,
+    Row,
+    Ticket,
+    TicketId,
+    tombstone_life,
+    waiting_life,
+)
 from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
@@ -62,7 +72,7 @@ class Lines:
     """One client's lines in Redis: every verb, over whatever *route* leads to them."""
 
     def __init__(self, route: Route, calls: Calls, *, address: str) -> None:
-        self.capabilities = Capabilities(pushes=calls.pushes)
+        self.capabilities = Capabilities(pushes=calls.pushes, stock=True)
         self.address = address
         self._route = route
         self._calls = calls
@@ -110,8 +120,12 @@ class Lines:
     def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
         return inspect(self._route, self._keys, kind, pattern)
 
-    def change_weight(self, ticket: Ticket, weight: int) -> Awaitable[Answer]:
-        return self._call(_WEIGHT, ticket.line, ticket.id, weight, decode=to_answer)
+    async def change_weight(self, ticket: Ticket, weight: int) -> Answer:
+        key, payload = self._pack(_WEIGHT, ticket.line, (ticket.id, weight))
+        answer = await self._grant(key, payload, to_answer, _WEIGHT.load)
+        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:  # it tells of a life, as a renewal does
+            raise BackendUnavailableError(f"{self.address}: {answer.why.value}")
+        return answer
 
     def change_size(self, line: LineId, size: int) -> Awaitable[None]:
         return self._call(_SIZE, line, size, decode=to_none)
@@ -123,6 +137,9 @@ class Lines:
         key, clear = self._keys.name(line)
         arguments = (clear, count, down, operation, micros(ttl), self._route.channel(key))
         return self._call(_LATCH, line, *arguments, decode=to_int)
+
+    def stock(self, terms: Terms) -> RedisStockroom:
+        return RedisStockroom(self._route, self._keys, terms)
 
     def _call(
         self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
@@ -180,8 +197,7 @@ class RedisBackend(Lines):
             grants = Confirming(self._nodes[1], replicas=min_replicas, within=patience / 3)
         route = Single(self._nodes, calls, grants)
         super().__init__(route, calls, address=str(address))
-        confirmed_only = min_replicas > 0
-        self.capabilities = replace(self.capabilities, trusts_calls=not confirmed_only, stock=not confirmed_only)
+        self.capabilities = replace(self.capabilities, trusts_calls=not min_replicas)
 
     @classmethod
     def from_url(
@@ -198,11 +214,9 @@ class RedisBackend(Lines):
         address = Address.from_url(url, unverified=unverified)
         return cls(address, prefix=prefix, pushes=pushes, patience=patience, min_replicas=min_replicas)
 
-    def stock(self, terms: Terms) -> RedisStockroom:
-        return RedisStockroom(self._node, self._keys, terms)
-
     async def diagnose(self) -> Sequence[Finding]:
-        return await diagnose(self._node, self._keys, min_replicas=self.min_replicas)
+        pushes = self.capabilities.pushes
+        return await diagnose(self._node, self._keys, pushes=pushes, min_replicas=self.min_replicas)
 
     async def _greet(self, link: Link) -> None:
         await _expect_master(link)
@@ -210,5 +224,6 @@ class RedisBackend(Lines):
 
 
 async def _expect_master(link: Link) -> None:
-    if link.role != "master":  # a replica of an older or later time; it would refuse to write
-        raise BackendUnavailableError(f"{link.where}: is a {link.role}, not a master: give the master's address")
+    if link.role != "master":
+        hint = "give the master's address, or redis+sentinel:// to have it found"
+        raise BackendUnavailableError(f"{link.where}: the server is a {link.role}: {hint}")

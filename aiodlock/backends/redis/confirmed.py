@@ -7,14 +7,14 @@ have a connection of their own, and go out in rounds: all that came meanwhile to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from aiodlock._core.line import Answer, Gone, GoneWhy
+from aiodlock._core.line import Gone, GoneWhy, Inside, Waiting
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.scripts import command
 from aiodlock.backends.redis.wire import Decode
+from aiodlock.errors import BackendUnavailableError
 
 __all__ = ["Confirming", "doubted"]
 
@@ -84,11 +84,22 @@ def _settle(
         if not future.done():
             future.set_exception(error)
     elif not future.done():
-        future.set_result(answer.result() if is_confirmed else doubted(answer.result()))
+        try:
+            future.set_result(answer.result() if is_confirmed else doubted(answer.result()))
+        except BackendUnavailableError as doubt:
+            future.set_exception(doubt)
 
 
-def doubted(answer: Answer | Sequence[Answer]) -> object:
-    """Return what counts of an unconfirmed answer: a refusal does, a join has to be left, a renewal was none."""
-    if isinstance(answer, Sequence):
-        return [one if isinstance(one, Gone) else None for one in answer]
-    return answer if isinstance(answer, Gone) else Gone(GoneWhy.UNCONFIRMED, via=answer.via)
+def doubted(answer: object) -> object:
+    """Return what counts of an unconfirmed answer: a refusal does, a join has to be left, a renewal was none.
+
+    Whatever else was done has to be asked for again: that raises.
+    """
+    match answer:
+        case Gone():
+            return answer
+        case Inside() | Waiting():
+            return Gone(GoneWhy.UNCONFIRMED, via=answer.via)
+        case [Inside() | Waiting() | Gone(), *_]:
+            return [one if isinstance(one, Gone) else None for one in answer]
+    raise BackendUnavailableError("done, but too few replicas have confirmed it: ask again")

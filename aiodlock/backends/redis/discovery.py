@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from aiodlock.backends.redis.address import Address
+from aiodlock.backends.redis.address import Address, Credentials
+from aiodlock.backends.redis.hosts import urls_of_hosts
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendUnavailableError, ConfigurationError
@@ -16,6 +17,7 @@ from aiodlock.errors import BackendUnavailableError, ConfigurationError
 __all__ = ["Sentinels", "Told"]
 
 _PORT = 26379
+_LEAST = 0.05  # seconds
 _HINT = "give redis+sentinel://user:password@host1:port,host2,host3/service/db"
 
 
@@ -31,13 +33,13 @@ class Told(NamedTuple):
 class Sentinels:
     """The sentinels of one *service*; *server* is how to be let in by the master, wherever it is.
 
-    *patience*: how long to wait for a sentinel that says nothing.
+    *patience*: how long a sentinel may take to answer.
     """
 
     service: str
     sentinels: tuple[Address, ...]
     server: Address = field(default_factory=Address)
-    patience: float = 0.5
+    patience: float = 1.0
 
     def __str__(self) -> str:
         scheme = "rediss+sentinel" if self.server.tls else "redis+sentinel"
@@ -53,23 +55,17 @@ class Sentinels:
         """
         scheme, _, rest = url.partition("+sentinel://")
         parts = urlsplit(f"//{rest}")
-        login, _, hosts = parts.netloc.rpartition("@")
         service, _, db = parts.path.strip("/").partition("/")
-        if not (service and all(hosts.split(",")) and (db or "0").isdigit()):
-            raise ConfigurationError(f"Redis URL names no sentinels, no service or no number of a database: {_HINT}")
+        if not service or not (db or "0").isdigit():
+            raise ConfigurationError(f"Redis URL names no service, or no number of a database: {_HINT}")
         options = dict(parse_qsl(parts.query))
         user, password = (options.pop(f"sentinel_{name}", "") for name in ("username", "password"))
-        query = urlencode(options)
-
-        def address(login: str, host: str, db: str = "") -> Address:
-            return Address.from_url(f"{scheme}://{login}{host}/{db}?{query}", unverified=unverified)
-
-        own = replace(address("", "sentinel"), credentials=(lambda: (user or None, password)) if password else None)
-        return cls(
-            service=service,
-            sentinels=tuple(_at(own, address("", host), host) for host in hosts.split(",")),
-            server=address(f"{login}@" if login else "", "master", db),
-        )
+        urls = urls_of_hosts(f"{scheme}+sentinel://{parts.netloc}/{db}?{urlencode(options)}", scheme)
+        found = [Address.from_url(one, unverified=unverified) for one in urls]
+        ports = [urlsplit(one).port or _PORT for one in urls]
+        login: Credentials | None = (lambda: (user or None, password)) if password else None
+        sentinels = (replace(one, port=port, db=0, credentials=login) for one, port in zip(found, ports, strict=True))
+        return cls(service=service, sentinels=tuple(sentinels), server=found[0])
 
     async def connect(self, protocol: Callable[[], Link]) -> Link:
         """Open a connection to the master of this moment; whether it is one, its greeting tells."""
@@ -89,13 +85,25 @@ class Sentinels:
         return max(told)
 
     async def ask(self) -> list[Told | Exception]:
-        """Return what each of the sentinels says, or why it says nothing."""
+        """Return what each of the sentinels says, or why it says nothing.
+
+        When most of them have named a master the others get as long again: one that hangs must not hold everybody up.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         asked = [asyncio.ensure_future(self._ask(sentinel)) for sentinel in self.sentinels]
+        silent, told = set(asked), 0
         try:
-            return await asyncio.gather(*asked)
+            while silent and told <= len(asked) // 2:
+                spoken, silent = await asyncio.wait(silent, return_when=asyncio.FIRST_COMPLETED)
+                told += sum(isinstance(one.result(), Told) for one in spoken)
+            if silent:
+                await asyncio.wait(silent, timeout=max(_LEAST, loop.time() - began))
         finally:
             for one in asked:
                 one.cancel()
+            await asyncio.wait(asked)
+        return [one.result() if not one.cancelled() else _late(self) for one in asked]
 
     async def _ask(self, sentinel: Address) -> Told | Exception:
         link: Link | None = None
@@ -109,7 +117,7 @@ class Sentinels:
                 name = await link.send(command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service), _to_name)
                 return Told(epoch, *name)
         except TimeoutError:
-            return BackendUnavailableError(f"{sentinel}: no answer in time")
+            return _late(sentinel)
         except Exception as error:
             return error
         finally:
@@ -117,14 +125,12 @@ class Sentinels:
                 link.abort("asked")
 
 
+def _late(whose: object) -> BackendUnavailableError:
+    return BackendUnavailableError(f"{whose}: no answer in time")
+
+
 def _link(sentinel: Address) -> Link:
     return Link(str(sentinel), via=0, on_push=lambda push, via: None, patience=10.0)
-
-
-def _at(own: Address, found: Address, host: str) -> Address:
-    """Return *own* at the host and port of *found*; a sentinel's default port is not a server's."""
-    has_port = host.rpartition("]")[2].rpartition(":")[2].isdigit() and ":" in host.rpartition("]")[2]
-    return replace(own, host=found.host, port=found.port if has_port else _PORT)
 
 
 def _to_epoch(reply: Any, via: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from aiodlock.backends.base import Finding, OnCall
@@ -26,6 +27,7 @@ class SentinelBackend(RedisBackend):
     """
 
     def __init__(self, sentinels: Sentinels, *, name: str = "aiodlock", patience: float = 3.0, **settings: Any) -> None:
+        sentinels = replace(sentinels, patience=patience / 3)
         super().__init__(sentinels, name=name, patience=patience, **settings)
         self.sentinels = sentinels
         self._watching = [

@@ -25,7 +25,7 @@ from aiodlock._core.stock import (
     Terms,
 )
 from aiodlock.backends.redis.keys import Keys
-from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import Script, bulk, load
 from aiodlock.errors import BackendUnavailableError
 
@@ -50,12 +50,15 @@ _SALE: dict[str, Callable[..., Sale]] = {"t": Taken, "a": AlreadyTaken, "r": Ret
 
 
 class RedisStockroom:
-    """The stock of one key on one server: a hash, the orders by what is due when, and the outbox."""
+    """The stock of one key, all of it on one server: a hash, the orders by what is due when, and the outbox.
 
-    def __init__(self, node: Node, keys: Keys, terms: Terms) -> None:
-        self._node = node
+    Where grants have to be confirmed by replicas, so has every verb; one that is not is in doubt, and asked again.
+    """
+
+    def __init__(self, route: Route, keys: Keys, terms: Terms) -> None:
+        self._send_to = route.grant
         self._terms = terms
-        stock = keys.name(LineId("stock", terms.key)).key
+        self._key = stock = keys.name(LineId("stock", terms.key)).key
         names = (stock, stock + b":due", stock + b":outbox")
         flags = (int(terms.once_per_buyer), int(terms.outbox))
         parts: tuple[bytes | int, ...] = (*names, terms.segments, _millis(terms.memory), *flags)
@@ -75,7 +78,7 @@ class RedisStockroom:
             return [_SALES[code](first, second) for code, first, second in zip(parts, parts, parts, strict=True)]
 
         payload = _TAKE_HEAD + self._begin + bulk(_pack(list(chain.from_iterable(takes))))
-        return self._node.send(payload, decode, _TAKE.load)
+        return self._send_to(self._key, payload, decode, _TAKE.load)
 
     def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
         return self._send(_CONFIRM, _sale_of, order)
@@ -128,7 +131,7 @@ class RedisStockroom:
             return self._differs(answer) if answer and answer[0] == "differs" else decode(answer)
 
         payload = script.head(4 + len(arguments), keys=3) + self._begin + b"".join(map(bulk, arguments))
-        return self._node.send(payload, decoded, script.load)
+        return self._send_to(self._key, payload, decoded, script.load)
 
     def _differs(self, answer: Sequence[Any]) -> Differs:
         _, segments, memory, once, outbox = answer

@@ -35,6 +35,11 @@ class Database:
         }
         self._connection: Any = None
 
+    @property
+    def session(self) -> int:
+        """The server's number of this connection, 0 without one."""
+        return int(self._connection.thread_id()) if self._connection is not None else 0
+
     async def __aenter__(self) -> Self:
         await self.open()
         return self

@@ -10,6 +10,11 @@ from aiodlock.errors import BackendDataError
 
 __all__ = ["Message"]
 
+_MOVES = {move.value: move for move in Move}
+_LONGEST, _LARGEST = 255, 1 << 31  # what a column takes
+
+_pack = json.JSONEncoder(check_circular=False).encode
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -26,21 +31,39 @@ class Message:
     def encode(self) -> bytes:
         """Return it as JSON."""
         one = self.movement
-        facts = {"stock": self.stock, "move": one.move.value, "order": one.order, "buyer": one.buyer}
-        return json.dumps(facts | {"quantity": one.quantity, "segment": one.segment}).encode()
+        facts = {
+            "stock": self.stock,
+            "move": one.move.value,
+            "order": one.order,
+            "buyer": one.buyer,
+            "quantity": one.quantity,
+            "segment": one.segment,
+        }
+        return _pack(facts).encode()
 
     @classmethod
     def decode(cls, value: bytes | None) -> Message:
         """Read it; raise `BackendDataError` for what is none of ours."""
         try:
             facts = json.loads(value or b"")
-            names, numbers = ("stock", "order", "buyer"), ("quantity", "segment")
-            if not all(type(facts[name]) is str and len(facts[name].encode()) <= 255 for name in names):
-                raise ValueError("a name is no string of 255 bytes at most")
-            if not all(type(facts[number]) is int and 0 <= facts[number] < 1 << 31 for number in numbers):
-                raise ValueError("a number is none")
-            move = Move(facts["move"])
+            move = _MOVES[facts["move"]]
+            names = [facts["stock"], facts["order"], facts["buyer"]]
+            numbers = [facts["quantity"], facts["segment"]]
         except (ValueError, KeyError, TypeError) as error:
             raise BackendDataError(f"no message about an order: {error!r}") from error
-        order, buyer, quantity, segment = (facts[name] for name in ("order", "buyer", "quantity", "segment"))
-        return cls(facts["stock"], Movement(move, order, buyer, quantity, segment))
+        if not all(map(_is_name, names)) or not all(map(_is_number, numbers)):
+            raise BackendDataError("a message about an order with a name or number that no row can have")
+        return cls(names[0], Movement(move, names[1], names[2], *numbers))
+
+
+def _is_name(name: object) -> bool:
+    if type(name) is not str or len(name) > _LONGEST:
+        return False
+    try:
+        return name.isascii() or len(name.encode()) <= _LONGEST
+    except UnicodeEncodeError:  # half a character, which JSON can say
+        return False
+
+
+def _is_number(number: object) -> bool:
+    return type(number) is int and 0 <= number < _LARGEST

@@ -94,6 +94,16 @@ class OrderWriter:
         """How often it had to begin again."""
         return self._keeper.failures
 
+    @property
+    def has_part(self) -> bool:
+        """Whether it has its part of the topic, and reads."""
+        return bool(self._next)
+
+    @property
+    def session(self) -> int:
+        """The database's number of its connection, 0 without one: what ``KILL CONNECTION`` takes."""
+        return self._database.session
+
     async def lag(self) -> int:
         """Return how many messages of its part of the topic have no row yet.
 

@@ -13,6 +13,7 @@ Calls block until what they say is true; in a test on a loop that must go on mea
 
 from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError, free_ports
 from aiodlock.testing.servers.cluster import ClusterNode, RedisCluster
+from aiodlock.testing.servers.independent import IndependentMasters
 from aiodlock.testing.servers.kafka import KafkaServer
 from aiodlock.testing.servers.mariadb import MariaDBServer
 from aiodlock.testing.servers.redis import RedisServer
@@ -24,6 +25,7 @@ from aiodlock.testing.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServe
 
 __all__ = [
     "ClusterNode",
+    "IndependentMasters",
     "KafkaServer",
     "MariaDBServer",
     "MissingServerError",

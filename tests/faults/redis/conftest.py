@@ -1,4 +1,4 @@
-"""A server and a proxy for the fault tests; what is left on the server is looked for after each."""
+"""Servers and a proxy for the fault tests."""
 
 from __future__ import annotations
 
@@ -11,16 +11,11 @@ from aiodlock.testing.servers import RedisServer, require
 
 
 @pytest.fixture(scope="session")
-def shared_server() -> Iterator[RedisServer]:
+def server() -> Iterator[RedisServer]:
+    """A server that many tests share: they cut its clients off, and leave the server itself alone."""
     require(RedisServer)
     with RedisServer() as running:
         yield running
-
-
-@pytest.fixture
-def server(shared_server: RedisServer) -> RedisServer:
-    """A server that many tests share: they cut its clients off, and leave it alone itself."""
-    return shared_server
 
 
 @pytest.fixture
@@ -45,7 +40,6 @@ def proxy(server: RedisServer) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def proxies(server: RedisServer) -> Iterator[list[FaultProxy]]:
-    """Three of them, each for a client of its own."""
-    with FaultProxy(server.port) as one, FaultProxy(server.port) as two, FaultProxy(server.port) as three:
-        yield [one, two, three]
+def looking_is_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have who waits look by itself after twenty seconds only, and nothing under way until then."""
+    monkeypatch.setattr("aiodlock._core.line.WAITING_LIFE", 60.0)

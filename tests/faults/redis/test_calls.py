@@ -10,9 +10,9 @@ from aiodlock.testing.processes import WorkerFailedError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge
+from tests.faults.redis.admin import left_on
 from tests.faults.redis.calls import repeated
 from tests.faults.redis.clients import through, two_clients
-from tests.faults.redis.remains import left_on
 from tests.faults.twins import TWINS
 from tests.faults.visits import until_in_line
 from tests.fuzz.twins import broken
@@ -61,12 +61,6 @@ async def cut_between_leave_and_call(server: RedisServer, proxy: FaultProxy) -> 
                 await (await waiter).release()
         finally:
             waiter.cancel()
-
-
-@pytest.fixture
-def looking_is_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a waiter look by itself after twenty seconds only."""
-    monkeypatch.setattr("aiodlock._core.line.WAITING_LIFE", 60.0)
 
 
 @pytest.mark.usefixtures("looking_is_far_off")

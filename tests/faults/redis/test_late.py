@@ -13,20 +13,18 @@ from aiodlock.errors import AcquireTimeoutError
 from aiodlock.testing.history import Event, Recorder, check_exclusion, check_fencing, stays
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
+from tests.faults.redis.admin import left_on, load_scripts
 from tests.faults.redis.clients import two_clients
-from tests.faults.redis.remains import ask, left_on
 from tests.faults.twins import TWINS
 from tests.faults.visits import believe, kept_by, until_in_line
 from tests.fuzz.twins import broken
 
-JOIN = load("join")
-SHA = JOIN.sha.encode()
+JOIN = load("join").sha.encode()
 
 
 @pytest.fixture(autouse=True)
-def join_is_loaded(server: RedisServer) -> None:
-    """Else the first join would be answered by a question for its script, and not be the one that counts."""
-    ask(server, "SCRIPT", "LOAD", JOIN.text)
+def scripts_are_loaded(server: RedisServer) -> None:
+    load_scripts(server)
 
 
 async def enter(locks: LockClient, key: str) -> None:
@@ -41,10 +39,10 @@ async def in_line(locks: LockClient, key: str) -> list[str]:
 async def overtake_a_join(server: RedisServer, proxy: FaultProxy, key: str) -> list[str]:
     """Let the leave of an acquire that gave up arrive before its join; return who is in line then."""
     async with two_clients(server, proxy) as (far, near):
-        late = proxy.hold_back(match=SHA)
+        late = proxy.hold_back(match=JOIN)
         acquiring = asyncio.create_task(far.lock(key).acquire(0.2))
         await asyncio.to_thread(late.wait, within=5)
-        proxy.drop_request(match=SHA)  # so that it gives up
+        proxy.drop_request(match=JOIN)  # so that it gives up
         proxy.cut()
         with pytest.raises(AcquireTimeoutError):
             await acquiring
@@ -72,7 +70,7 @@ async def overtake_the_end_of_a_batch(server: RedisServer, proxy: FaultProxy, ke
         await until_in_line(near, key, 2)
         await far.ping()  # behind the word that company has come
         await asyncio.sleep(2 * LONGEST_BATCH)
-        late = proxy.hold_back(match=SHA)
+        late = proxy.hold_back(match=JOIN)
         hold.release_nowait()
         await asyncio.to_thread(late.wait, within=5)
         proxy.cut()
@@ -101,7 +99,7 @@ async def answer_late(server: RedisServer, proxy: FaultProxy, key: str) -> list[
     async def acquire(locks: LockClient) -> Hold:
         record = Recorder(events.append, who=locks.name)
         asked = record.now()
-        hold = await locks.lock(key, ttl=1.5).acquire()
+        hold = await locks.lock(key, ttl=2.5).acquire()
         believe(record, hold, key, asked=asked)
         return hold
 
@@ -110,7 +108,7 @@ async def answer_late(server: RedisServer, proxy: FaultProxy, key: str) -> list[
         late = asyncio.create_task(acquire(far))
         await until_in_line(near, key, 1)
         waiting = asyncio.create_task(acquire(near))
-        await asyncio.sleep(0.9)
+        await asyncio.sleep(1.2)
         proxy.heal()
         hold = await late
         proxy.refuse()

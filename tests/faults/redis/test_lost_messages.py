@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from aiodlock import LockClient
-from aiodlock.backends.redis.scripts import load
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError
 from aiodlock.testing.history import Event, Recorder, Violation, check_conservation
 from aiodlock.testing.proxy import FaultProxy, Rule
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import judge
+from tests.faults.redis.admin import ask, left_on, load_scripts
 from tests.faults.redis.clients import two_clients
-from tests.faults.redis.remains import ask, left_on
 from tests.faults.twins import TWINS
 from tests.faults.visits import KINDS, kept_by, visit
 from tests.fuzz.twins import broken
@@ -93,8 +92,8 @@ async def for_every_k(server: RedisServer, proxy: FaultProxy, kind: str, loss: s
     """Play for each k, until one is larger than the run is long; return that."""
     for k in itertools.count(1 if loss in ONCE else 2):
         ask(server, "SCRIPT", "FLUSH")
-        for script in () if loss in ONCE else map(load, ("join", "leave", "renew")):
-            ask(server, "SCRIPT", "LOAD", script.text)
+        if loss in OFTEN:
+            load_scripts(server)
         if not (await play(server, proxy, kind, lambda k=k: LOSSES[loss](proxy, k), within=within)).done:
             return k
     raise AssertionError("never ends")

@@ -9,7 +9,7 @@ import pytest
 from aiodlock.testing.history import Event, check_exclusion, check_fencing, stays
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge, naively
-from tests.faults.redis.remains import ask, in_line, left_on
+from tests.faults.redis.admin import ask, in_line, left_on
 
 TTL = 1.0
 
@@ -70,6 +70,7 @@ def test_a_lease_that_somebody_deletes_is_seen(server: RedisServer) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
 def test_processes_that_are_killed_and_frozen_under_load(server: RedisServer) -> None:
     """One dies and one freezes in every round, new ones come, and nobody is ever inside beside a holder."""
     with Crew("contend", [server.url] * 4, kind="lock", tasks=3, ttl=TTL) as crew:

@@ -9,8 +9,8 @@ import pytest
 import aiodlock
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
+from tests.faults.redis.admin import left_on
 from tests.faults.redis.clients import through
-from tests.faults.redis.remains import left_on
 from tests.faults.twins import TWINS
 from tests.faults.visits import kept_by, until_in_line
 from tests.fuzz.twins import broken
@@ -39,12 +39,6 @@ async def fall_silent(server: RedisServer, proxy: FaultProxy, key: str) -> None:
         finally:
             proxy.heal()
             waiter.cancel()
-
-
-@pytest.fixture
-def looking_is_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have nothing under way on the link: a waiter looks by itself after twenty seconds only."""
-    monkeypatch.setattr("aiodlock._core.line.WAITING_LIFE", 60.0)
 
 
 @pytest.mark.usefixtures("looking_is_far_off")

@@ -6,15 +6,18 @@ import asyncio
 
 import pytest
 
-from aiodlock.backends.redis.scripts import load
+import aiodlock
+from aiodlock.errors import AcquireTimeoutError
 from aiodlock.testing.history import TryLock, check_linearizable, operations
 from aiodlock.testing.processes import WorkerFailedError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge
+from tests.faults.redis.admin import ask, left_on, load_scripts
 from tests.faults.redis.clients import through
-from tests.faults.redis.remains import ask, left_on
+from tests.faults.twins import TWINS
 from tests.faults.visits import KINDS
+from tests.fuzz.twins import broken
 
 KILL = ("CLIENT", "KILL", "TYPE", "pubsub")  # every client of ours has subscribed
 FLUSH = ("SCRIPT", "FLUSH")
@@ -28,7 +31,7 @@ def far(server: RedisServer, proxy: FaultProxy) -> str:
 
 
 def harm(
-    server: RedisServer, crew: Crew, fault: tuple[str, ...], *, times: int, what: str = "inside", starves: float = 4.0
+    server: RedisServer, crew: Crew, fault: tuple[str, ...], *, times: int, what: str = "inside", starves: float = 10.0
 ) -> None:
     """Do *fault* to the server again and again; in between everybody has to get on."""
     crew.await_more(5, what)
@@ -50,6 +53,7 @@ def test_connections_are_killed_and_scripts_flushed_again_and_again(server: Redi
     assert asyncio.run(left_on(server, crew.key)) == []
 
 
+@pytest.mark.long
 def test_killed_connections_show_who_does_not_repeat_a_leave(server: RedisServer, far: str) -> None:
     """The broken twin: its ticket stays, and everybody waits for the end of its life."""
     with (
@@ -78,12 +82,12 @@ def test_tries_show_who_believes_that_a_lost_leave_has_arrived(server: RedisServ
     assert [violation.rule for violation in check_linearizable(history, model=TryLock())] == ["linearizability"]
 
 
-def test_flushed_scripts_show_who_does_not_load_them_again(server: RedisServer, far: str) -> None:
+async def test_flushed_scripts_show_who_does_not_load_them_again(server: RedisServer) -> None:
     """The broken twin; the server knows the scripts when it comes."""
-    for script in map(load, ("join", "leave", "renew")):
-        ask(server, "SCRIPT", "LOAD", script.text)
-    with (
-        Crew("contend", [far] * 2, kind="lock", tasks=1, ttl=30.0, twin="never_loads") as crew,
-        pytest.raises(WorkerFailedError, match=r"without event 'inside' number (?!5:)"),
-    ):
-        harm(server, crew, FLUSH, times=1, starves=1.5)
+    load_scripts(server)
+    with broken(TWINS["never_loads"]):
+        async with aiodlock.connect(server.url) as locks:
+            async with locks.lock("flushed"):
+                ask(server, *FLUSH)
+            with pytest.raises(AcquireTimeoutError):
+                await locks.lock("flushed").acquire(0.3)

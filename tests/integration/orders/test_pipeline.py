@@ -182,6 +182,9 @@ async def test_poison_goes_to_the_dead_letters_and_the_rest_goes_on(
 ) -> None:
     publisher = Publisher(kafka.bootstrap)
     bad = [b"", b"{}", b"\xff", b'{"stock": "s", "move": "sold"}', b"[1]"]
+    good = message(3, stock=topic)[1]
+    bad += [good.replace(b'"o-3"', name) for name in (b'"\\ud800"', b"3", b'"' + b"x" * 256 + b'"')]
+    bad += [good.replace(b'"quantity": 2', b'"quantity": ' + number) for number in (b"-1", b"1.5", b"4294967296")]
     await publisher.publish(
         topic, [message(1, stock=topic), *((b"k", value) for value in bad), message(2, stock=topic)]
     )

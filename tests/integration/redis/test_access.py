@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from aiodlock._core.line import Called, Inside, LineId, Ticket
-from aiodlock._core.stock import Take, Terms
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.acl import COMMANDS, acl_line
 from aiodlock.backends.redis.address import Address
@@ -66,7 +64,7 @@ async def user(client: Client, server: RedisServer) -> str:
     return server.url.replace("redis://", "redis://locker:s3cret%2Fpw@")
 
 
-async def use_everything(client: Client, ticket: Make) -> None:
+async def use_lines(client: Client, ticket: Make) -> None:
     first, second, third, fourth = (ticket(size=2, weight=weight) for weight in (1, 1, 2, 1))
     first = replace(first, ttl=0.05)
     for one in (first, second, third, fourth):
@@ -83,23 +81,13 @@ async def use_everything(client: Client, ticket: Make) -> None:
     for operation in ("a", "b"):
         await client.backend.latch(LineId("latch", "acl"), count=2, down=1, operation=operation, ttl=5.0)
     assert {"Called", "AskedToGo", "Opened"} <= {type(call).__name__ for call in await client.told()}
-    room = client.backend.stock(Terms("acl", memory=60.0, outbox=True))
-    await room.load(2, "op")
-    await room.take([Take("o-1", "ann", hold_for=0.05), Take("o-2", "bob")])
-    await asyncio.sleep(0.06)
-    await room.put_back("o-2", "bob")
-    assert len(entries := await room.outbox("", 9)) == 3
-    assert await room.outbox(entries[-1].id, 9) == []
-    assert (await room.audit()).is_balanced
-    await room.close()
 
 
 async def test_the_documented_rights_are_enough(
     connect: Connect, client: Client, user: str, ticket: Make, server: RedisServer
 ) -> None:
     await client.do("SCRIPT", "FLUSH")
-    limited = await connect(user)
-    await use_everything(limited, ticket)
+    await use_lines(await connect(user), ticket)
 
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"hello", "del"}))
@@ -110,7 +98,7 @@ async def test_none_of_the_documented_rights_is_too_much(
     await client.do("SCRIPT", "FLUSH")
     await client.do("ACL", "SETUSER", "locker", f"-{command}")
     with pytest.raises((BackendError, AssertionError)):
-        await use_everything(await connect(user.removesuffix("0") + "1"), ticket)
+        await use_lines(await connect(user.removesuffix("0") + "1"), ticket)
 
 
 @pytest.mark.parametrize(

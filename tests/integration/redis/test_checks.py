@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import aiodlock
-from aiodlock.backends.redis.acl import COMMANDS, CONFIRMING, LOOKING, acl_line, sentinel_acl_line
+from aiodlock.backends.redis.acl import COMMANDS, CONFIRMING, LOOKING, STOCKING, acl_line, sentinel_acl_line
 from aiodlock.cli.doctor import examine
 from aiodlock.cli.session import Stop
 from aiodlock.events import Event, SetupDoubted
-from aiodlock.testing.servers import RedisReplica, RedisServer, SentinelService
+from aiodlock.testing.servers import RedisReplica, RedisServer
 from tests.integration.redis.conftest import Client, until
 
 Connect = Callable[..., Awaitable[Client]]
@@ -71,15 +71,6 @@ async def test_replicas_are_counted(connect: Connect) -> None:
             await client.backend.aclose()
 
 
-async def test_sentinels_are_asked() -> None:
-    with SentinelService() as service:
-        backend = aiodlock.connect(service.url).backend
-        await backend.open(lambda call: None)
-        first, *_ = await backend.diagnose()  # type: ignore[attr-defined]
-        assert first.found == f"3 of 3 answer, the master is 127.0.0.1:{service.master.port}"
-        await backend.aclose()
-
-
 # --- rights --------------------------------------------------------------------------------------------------
 
 
@@ -127,4 +118,5 @@ def test_the_page_shows_the_line_that_is_tested() -> None:
     assert f"\n{' '.join(acl_line('locker', 'secret'))}\n" in page
     assert f"\n{' '.join(sentinel_acl_line('watcher', 'secret'))}\n" in page
     assert f"add `+{CONFIRMING[0]}`" in page
-    assert f"add `{' '.join(f'+{name}' for name in LOOKING)}`" in page
+    for further in (LOOKING, STOCKING):
+        assert f"add `{' '.join(f'+{name}' for name in further)}`" in page

@@ -10,8 +10,9 @@ import pytest
 
 import aiodlock
 from aiodlock import AcquireTimeoutError, BackendUnavailableError, Hold, LockClient
-from aiodlock._core.line import Gone, GoneWhy, Inside, Ticket
-from aiodlock.backends.redis import confirmed
+from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, Ticket
+from aiodlock.backends.redis import RedisBackend, confirmed
+from aiodlock.backends.redis.scripts import load, to_answer
 from aiodlock.errors import ConfigurationError
 from aiodlock.testing.history import Event, Recorder, check_exclusion, check_fencing, stays
 from aiodlock.testing.processes import Worker
@@ -214,6 +215,41 @@ async def test_a_client_that_believes_unconfirmed_renewals_is_found(
     """The broken twin: the server renews, so the hold goes on."""
     monkeypatch.setattr(confirmed, "doubted", lambda answer: answer)
     assert await lasts_without_replica(pair)
+
+
+async def downgrade_moves_the_deadline(pair: Pair) -> bool:
+    """Cut the replica off, let the server renew, become a reader; tell whether that counted as a renewal."""
+    async with client_of(pair.url, "a", min_replicas=1) as locks:
+        hold = await locks.rwlock("k", ttl=3).write().acquire()
+        before = hold._place.deadline
+        pair.cut()
+        rows = [row async for row in locks.inspect("k")]
+        while rows[0].remaining < 2.5 or hold.remaining > 2:  # until a renewal was done there, and not confirmed
+            await asyncio.sleep(0.05)
+            rows = [row async for row in locks.inspect("k")]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await hold.downgrade()
+        moved = hold._place.deadline > before
+        await hold.release()
+    return moved
+
+
+async def test_a_downgrade_without_replica_moves_no_deadline(pair: Pair) -> None:
+    """What the server answers tells of a life that no replica knows of."""
+    assert not await downgrade_moves_the_deadline(pair)
+
+
+async def test_a_client_that_believes_an_unconfirmed_downgrade_is_found(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin: sent where nobody waits for a replica."""
+
+    def unconfirmed(self: RedisBackend, ticket: Ticket, weight: int) -> Awaitable[Answer]:
+        return self._call(load("weight"), ticket.line, ticket.id, weight, decode=to_answer)
+
+    monkeypatch.setattr(RedisBackend, "change_weight", unconfirmed)
+    assert await downgrade_moves_the_deadline(pair)
 
 
 # --- a failover that loses what was acknowledged -------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import aiodlock
 from aiodlock import BackendUnavailableError, Hold, LockClient
 from aiodlock.backends.redis.acl import WATCHING, sentinel_acl_line
+from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.discovery import Sentinels, Told
 from aiodlock.backends.redis.sentinel import SentinelBackend
 from aiodlock.errors import ConfigurationError
@@ -70,6 +72,22 @@ async def test_two_dead_sentinels_hide_nothing(service: SentinelService) -> None
             assert port_of(locks) is not None
 
 
+async def test_sentinels_are_part_of_a_diagnosis(service: SentinelService) -> None:
+    async with client_of(service, "a") as locks:
+        assert isinstance(locks.backend, SentinelBackend)
+        first, *_ = await locks.backend.diagnose()
+        assert first.found == f"3 of 3 answer, the master is 127.0.0.1:{service.master.port}"
+
+
+async def test_a_sentinel_that_hangs_holds_nobody_up(service: SentinelService) -> None:
+    """The others have spoken: it gets as long again, not all the time that there is."""
+    sentinels = replace(Sentinels.from_url(service.url), patience=60.0)
+    with service.sentinels[1].paused():
+        async with asyncio.timeout(10):
+            answers = await sentinels.ask()
+    assert [isinstance(answer, Told) for answer in answers] == [True, False, True]
+
+
 async def test_the_newest_configuration_is_believed(service: SentinelService, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever was cut off names an old master; the largest epoch wins, wherever it is in the list."""
     sentinels = Sentinels.from_url(service.url)
@@ -107,6 +125,21 @@ async def test_the_documented_rights_at_the_sentinels_are_enough_and_needed(
         assert await found_by(service)
     else:
         assert not await found_by(service, f"-{missing}")
+
+
+async def test_the_only_one_left_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That the others are down is known at once, and no reason to be impatient with it."""
+    answered = asyncio.Event()
+
+    async def ask(self: Sentinels, sentinel: Address) -> object:
+        if sentinel.host != "slow":
+            return OSError("refused")
+        await answered.wait()
+        return Told(1, "h", 1)
+
+    monkeypatch.setattr(Sentinels, "_ask", ask)
+    asyncio.get_running_loop().call_later(0.3, answered.set)
+    assert await Sentinels.from_url("redis+sentinel://a,slow,b/m1").master() == Told(1, "h", 1)
 
 
 @pytest.mark.parametrize("what", ["service", "sentinels"])
@@ -212,6 +245,7 @@ async def test_a_frozen_master_is_left_when_the_sentinels_say_so(service: Sentin
     assert await follows_a_frozen_master(service)
 
 
+@pytest.mark.long
 async def test_a_client_that_does_not_listen_to_the_sentinels_is_found(
     service: SentinelService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

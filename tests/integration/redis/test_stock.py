@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ import aiodlock
 from aiodlock._core.ledger import Ledger
 from aiodlock._core.line import LineId
 from aiodlock._core.stock import Differs, Movement, Returned, SoldOut, Take, Taken, Terms
+from aiodlock.backends.redis.acl import STOCKING, acl_line
 from aiodlock.backends.redis.stock import RedisStockroom
+from aiodlock.errors import BackendError
 from aiodlock.testing.servers import RedisServer
 from tests.integration.redis.conftest import Client
 from tests.integration.redis.test_cost import counted
@@ -192,3 +195,35 @@ async def test_other_terms_are_refused(client: Client) -> None:
     assert await other.take([Take("o1", "ann")] * 2) == [Differs(terms)] * 2
     for answer in (other.load(1, "x"), other.put_back("o", "b"), other.remaining(), other.audit(), other.outbox("", 1)):
         assert await answer == Differs(terms)
+
+
+# --- rights ------------------------------------------------------------------------------------------------
+
+
+async def use_everything(client: Client) -> None:
+    room = client.backend.stock(new_terms(memory=60.0, once_per_buyer=True, outbox=True))
+    await room.load(2, "op")
+    await room.take([Take("o-1", "ann", hold_for=0.05), Take("o-2", "bob")])
+    await asyncio.sleep(0.06)  # the reservation is over: this user may not ask the server for its time
+    await room.put_back("o-2", "bob")
+    entries = await room.outbox("", 9)
+    assert not isinstance(entries, Differs)
+    assert len(entries) == 3
+    assert await room.outbox(entries[-1].id, 9) == []
+    assert (await room.audit()).is_balanced  # type: ignore[union-attr]
+    await room.close()
+
+
+@pytest.mark.parametrize("missing", ["", *STOCKING])
+async def test_the_documented_rights_are_enough_and_none_is_too_much(
+    connect: Callable[..., Awaitable[Client]], client: Client, server: RedisServer, missing: str
+) -> None:
+    await client.do(*acl_line("shop", "pw", stocking=True))
+    await client.do("SCRIPT", "FLUSH")
+    url = server.url.replace("redis://", "redis://shop:pw@")
+    if not missing:
+        await use_everything(await connect(url))
+        return
+    await client.do("ACL", "SETUSER", "shop", f"-{missing}")
+    with pytest.raises(BackendError):
+        await use_everything(await connect(url))

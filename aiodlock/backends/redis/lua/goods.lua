@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  one hash
 --   stock    the books: terms, whether the sale is open, sums, what is left in each segment
+--   read     when the outbox was last read
 --   o<id>    an order; b<buyer> the order of a buyer, where one each is allowed; p<id> a load or add that was done
 -- KEYS[2]  sorted set: o<id> and p<id> by the millisecond at which a reservation goes back, or at which it is forgotten
 -- KEYS[3]  stream, the outbox: each entry has in `m` the movements of one step, as JSON: move, order, buyer, quantity, segment

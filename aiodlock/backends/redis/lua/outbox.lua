@@ -10,6 +10,8 @@ if ARGV[5] ~= '' then
   redis.call('XTRIM', OUTBOX, 'MINID', ARGV[5])
   redis.call('XDEL', OUTBOX, ARGV[5])
 end
+-- A write of ours, so that a WAIT behind this call also speaks of all that was written before it.
+if packed then redis.call('HSET', STOCK, 'read', scores[now]) end
 local entries = redis.call('XRANGE', OUTBOX, '-', '+', 'COUNT', ARGV[6])
 if not entries[1] and not books[OPEN] then redis.call('DEL', OUTBOX) end
 local rows = {}

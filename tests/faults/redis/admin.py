@@ -1,4 +1,4 @@
-"""What clients may leave on a Redis server, and must not."""
+"""A Redis server as its administrator sees it: also what clients may leave there, and must not."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import redis
 
 import aiodlock
+from aiodlock.backends.redis.scripts import load
 from aiodlock.testing.servers import RedisServer
 from tests.faults.visits import until_in_line
 
-__all__ = ["ask", "in_line", "left_on"]
+__all__ = ["ask", "in_line", "left_on", "load_scripts"]
 
 _LOOKS = 40
 
@@ -20,6 +21,12 @@ def ask(server: RedisServer, *command: str) -> Any:
     """Ask the server as its administrator, on a connection of its own."""
     with redis.Redis(port=server.port, decode_responses=True) as admin:
         return admin.execute_command(*command)
+
+
+def load_scripts(server: RedisServer) -> None:
+    """Have the scripts of the line there, so that the first verb is not answered by a question for its script."""
+    for name in ("join", "leave", "renew"):
+        ask(server, "SCRIPT", "LOAD", load(name).text)
 
 
 async def in_line(server: RedisServer, key: str, count: int) -> None:
@@ -31,7 +38,7 @@ async def in_line(server: RedisServer, key: str, count: int) -> None:
 async def left_on(server: RedisServer, key: str, *, within: float = 2.0) -> list[str]:
     """Say what is still there *within* seconds: tickets of this key, keys without an expiry, connections of ours."""
     for _ in range(_LOOKS):
-        if not (found := [*await _tickets(server, key), *_keys(server), *_connections(server)]):
+        if not (found := [*_connections(server), *_keys(server), *await _tickets(server, key)]):
             break
         await asyncio.sleep(within / _LOOKS)
     return found

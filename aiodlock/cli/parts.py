@@ -1,0 +1,104 @@
+"""The parts of a sale that runs in several processes: shops, the relay, the writer. Each may be killed at any time.
+
+``python -m aiodlock.cli.parts ROLE SALE NUMBER``, where SALE is JSON; what a part has done it prints as JSON lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from aiodlock._core.stock import Taken
+from aiodlock.client import LockClient, connect
+from aiodlock.inventory.stock import SegmentedStock
+
+__all__ = ["Sale", "main"]
+
+_TELL_EVERY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Sale:
+    """What is sold, to how many, and where it is kept, published and written down."""
+
+    key: str
+    backend: str
+    orders: str  # host:port of Kafka
+    into: str
+    stock: int
+    buyers: int
+    shops: int
+    segments: int
+    concurrency: int
+
+    @property
+    def topic(self) -> str:
+        return self.key.replace(":", ".")
+
+    def stock_of(self, locks: LockClient) -> SegmentedStock:
+        """Return its stock."""
+        return locks.stock(self.key, segments=self.segments, once_per_buyer=True, outbox=True, patience=60.0)
+
+    def encode(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self))
+
+
+async def _shop(sale: Sale, number: int) -> None:
+    """Serve every n-th buyer. Killed and begun again it serves them all again: an order counts once."""
+    buyers = iter(range(number, sale.buyers, sale.shops))
+    served = taken = 0
+    async with connect(sale.backend) as locks:
+        stock = sale.stock_of(locks)
+
+        async def lane() -> None:
+            nonlocal served, taken
+            for buyer in buyers:
+                got = await stock.take(buyer=f"buyer-{buyer}", order=f"order-{buyer}")
+                served += 1
+                taken += isinstance(got, Taken)
+
+        lanes = asyncio.gather(*(lane() for _ in range(max(1, sale.concurrency // sale.shops))))
+        while not lanes.done():
+            await asyncio.wait((lanes,), timeout=_TELL_EVERY)
+            _tell(served=served, taken=taken)
+        lanes.result()
+
+
+async def _relay(sale: Sale, number: int) -> None:
+    from aiodlock.inventory.orders import OutboxRelay, Publisher
+
+    async with connect(sale.backend) as locks:
+        stock, publisher = sale.stock_of(locks), Publisher(sale.orders)
+        async with OutboxRelay(stock, publisher, topic=sale.topic) as relay:
+            await _tell_for_ever(lambda: {"done": relay.published})
+
+
+async def _writer(sale: Sale, number: int) -> None:
+    from aiodlock.inventory.orders import OrderWriter
+
+    async with OrderWriter(sale.orders, sale.into, topic=sale.topic, group=sale.topic) as writer:
+        await _tell_for_ever(lambda: {"done": writer.written, "session": writer.session})
+
+
+async def _tell_for_ever(facts: Callable[[], dict[str, int]]) -> None:
+    while True:
+        await asyncio.sleep(_TELL_EVERY)
+        _tell(**facts())
+
+
+def _tell(**facts: int) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+def main(role: str, sale: str, number: str) -> None:
+    """Be one part of a sale until it is over, or until somebody ends this process."""
+    parts = {"shop": _shop, "relay": _relay, "writer": _writer}
+    asyncio.run(parts[role](Sale(**json.loads(sale)), int(number)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

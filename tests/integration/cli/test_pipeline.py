@@ -1,0 +1,53 @@
+"""``aiodlock seckill --orders … --into …``: from take to row in several processes, while they are killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer, require
+from tests.integration.cli.support import Cli
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[str, ...]]:
+    """The options that name them."""
+    for kind in (KafkaServer, MariaDBServer, RedisServer):
+        require(kind)
+    with ExitStack() as stack:
+        kafka, mariadb = stack.enter_context(KafkaServer()), stack.enter_context(MariaDBServer())
+        redis = stack.enter_context(RedisServer(durable=True))
+        yield ("--url", redis.url, "--orders", kafka.url, "--into", mariadb.url)
+
+
+def balance(cli: Cli, servers: tuple[str, ...], *options: str) -> dict[str, object]:
+    sizes = ("--buyers", "3000", "--stock", "1500", "--workers", "3", "--concurrency", "30", "--segments", "4")
+    ended = cli("seckill", *servers, *sizes, "--json", *options)
+    assert ended.returncode == 0, ended.stderr
+    result: dict[str, object] = json.loads(ended.stdout)
+    assert (result["accepted"], result["rows"], result["left"], result["oversold"]) == (1500, 1500, 0, 0)
+    assert result["is_balanced"] is True
+    return result
+
+
+def test_the_books_balance_after_chaos(cli: Cli, servers: tuple[str, ...]) -> None:
+    """Processes and connections die in the middle of it, and each accepted order is one row."""
+    result = balance(cli, servers, "--chaos", "--seed", "3")
+    assert result["killed"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(10))
+def test_the_books_balance_in_ten_of_ten_runs(cli: Cli, servers: tuple[str, ...], seed: int) -> None:
+    balance(cli, servers, "--chaos", "--seed", str(seed))
+
+
+def test_half_a_way_is_refused(cli: Cli) -> None:
+    """And what is missing is named."""
+    ended = cli("seckill", "--orders", "kafka://127.0.0.1:1")
+    assert ended.returncode == 1
+    assert "--into mysql://" in ended.stderr

@@ -1,0 +1,297 @@
+"""Redlock: who has a majority is inside, who has not leaves nothing anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import aiodlock
+from aiodlock import BackendUnavailableError, ConfigurationError, QuorumError, UnsupportedError
+from aiodlock._core.line import Gone, GoneWhy, Inside, LineId, Ticket, TicketId
+from aiodlock.backends.redis import redlock
+from aiodlock.backends.redis.master import Master
+from aiodlock.backends.redis.quorum import largest, majority_of
+from aiodlock.backends.redis.redlock import RedlockBackend
+from aiodlock.testing.proxy import FaultProxy
+from aiodlock.testing.servers import IndependentMasters
+from tests.integration.redlock.conftest import Connect, rows_on
+
+
+async def test_a_hold_is_on_every_server_and_its_release_everywhere(
+    connect: Connect, shared_masters: IndependentMasters, key: str
+) -> None:
+    locks = await connect(shared_masters.nodes)
+    async with locks.lock(key) as hold:
+        for node in shared_masters.nodes:
+            (row,) = await rows_on(node, key)
+            assert row.inside
+        (seen,) = [row async for row in locks.inspect(key)]
+        assert (seen.owner, seen.inside) == (locks.name, True)
+        assert hold.fence >> 15 == seen.epoch
+    for node in shared_masters.nodes:
+        assert await rows_on(node, key) == []
+
+
+async def test_who_fails_leaves_nothing_anywhere(
+    connect: Connect, shared_masters: IndependentMasters, key: str
+) -> None:
+    """Three servers are taken: the other two are given back."""
+    locks = await connect(shared_masters.nodes)
+    others = [Master(node_address(node.port)) for node in shared_masters.nodes[:3]]
+    for number, other in enumerate(others):
+        await other.open(lambda call: None)
+        assert isinstance(await other.join(ticket(key, f"theirs-{number}"), queue=False), Inside)
+    assert await locks.lock(key).try_acquire() is None
+    for node in shared_masters.nodes[3:]:
+        await until_empty(node, key)
+    for number, other in enumerate(others):
+        await other.leave(ticket(key, f"theirs-{number}"))
+        await other.aclose()
+    async with locks.lock(key, wait=5):
+        pass
+
+
+def ticket(key: str, name: str) -> Ticket:
+    return Ticket(LineId("lock", key), TicketId(name), owner=name)
+
+
+def node_address(port: int) -> redlock.Address:
+    return redlock.Address(host="127.0.0.1", port=port)
+
+
+async def until_empty(node: object, key: str) -> None:
+    """A leave that nobody waits for is under way."""
+    async with asyncio.timeout(5):
+        while await rows_on(node, key):  # type: ignore[arg-type]  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_two_who_split_the_votes_both_get_in_later(
+    connect: Connect, shared_masters: IndependentMasters, key: str
+) -> None:
+    """They try at the same instant, again and again; the random delay parts them."""
+
+    async def enter(number: int) -> None:
+        for _ in range(5):
+            async with clients[number].lock(key):
+                inside.append(number)
+                assert len(inside) == 1
+                await asyncio.sleep(0)
+                inside.remove(number)
+
+    inside: list[int] = []
+    clients = [await connect(shared_masters.nodes) for _ in range(4)]
+    async with asyncio.timeout(30):
+        await asyncio.gather(*map(enter, range(4)))
+
+
+async def test_a_release_is_told_to_who_waits(connect: Connect, shared_masters: IndependentMasters, key: str) -> None:
+    """By a hint: without it the next try would come after half a minute."""
+    mine = await connect(shared_masters.nodes)
+    other = await connect(shared_masters.nodes, retry_delay=60.0)
+    hold = await mine.lock(key).acquire()
+    waiting = asyncio.create_task(other.lock(key, ttl=300).acquire())
+    async with asyncio.timeout(5):
+        while not hung_up(shared_masters, key):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await hold.release()
+    async with asyncio.timeout(5):
+        await (await waiting).release()
+
+
+def hung_up(masters: IndependentMasters, key: str) -> bool:
+    from aiodlock.testing.servers.resp import ask
+
+    return all(ask(node.port, "EXISTS", f"aiodlock:{{{key}}}:lock%20bell") for node in masters.nodes)
+
+
+# --- the fence -----------------------------------------------------------------------------------------------------
+
+
+async def ahead(node_port: int, key: str) -> None:
+    """Let one server be far ahead of the others with its epochs."""
+    master = Master(node_address(node_port))
+    await master.open(lambda call: None)
+    first = ticket(key, "first")
+    answer = await master.join(first)
+    assert isinstance(answer, Inside)
+    raised = await master.raise_epoch(first, answer.epoch + 10**9)
+    assert isinstance(raised, Inside)
+    assert raised.epoch == answer.epoch + 10**9
+    await master.leave(first)
+    assert isinstance(await master.raise_epoch(first, 1), Gone)
+    await master.aclose()
+
+
+async def fences(connect: Connect, masters: IndependentMasters, key: str) -> list[int]:
+    """Return the fences of two holds, the second without the server that was ahead when the first was given out."""
+    await ahead(masters.nodes[0].port, key)
+    locks = await connect(masters.nodes)
+    found = []
+    async with locks.lock(key) as hold:
+        found.append(hold.fence)
+    masters.nodes[0].crash()
+    async with locks.lock(key) as hold:
+        found.append(hold.fence)
+    return found
+
+
+async def test_the_largest_epoch_is_written_back(connect: Connect, masters: IndependentMasters, key: str) -> None:
+    """So the next majority knows it, also without the server that gave it."""
+    first, second = await fences(connect, masters, key)
+    assert first < second
+
+
+async def test_without_writing_back_a_fence_goes_back(
+    connect: Connect, masters: IndependentMasters, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin."""
+
+    async def believe(self: RedlockBackend, stand: redlock.Stand, one: Ticket, inside: dict[int, Inside]) -> Inside:
+        stand.epoch = max(answer.epoch for answer in inside.values())
+        return Inside(stand.epoch, min(answer.remaining for answer in inside.values()))
+
+    # All five answer before it is decided, so that the one that is ahead is among them.
+    monkeypatch.setattr(RedlockBackend, "_is_enough_inside", lambda self, votes: len(votes) == 5)
+    monkeypatch.setattr(RedlockBackend, "_write_back", believe)
+    first, second = await fences(connect, masters, key)
+    assert first > second
+
+
+# --- late and lost requests ----------------------------------------------------------------------------------------
+
+
+async def arrive_late(connect: Connect, proxies: list[FaultProxy], key: str) -> None:
+    """Let the joins of two servers arrive after the try that sent them was given up."""
+    locks = await connect(proxies, limit=5.0)
+    backend = locks.backend
+    assert isinstance(backend, RedlockBackend)
+    held = [proxy.hold_back(match=b"late") for proxy in proxies[3:]]
+    for proxy in proxies[:3]:
+        proxy.drop_request(match=b"late", times=1)
+    joining = asyncio.create_task(backend.join(ticket(key, "late"), queue=False))
+    for one in held:
+        await asyncio.to_thread(one.wait, within=5)
+    for proxy in proxies[3:]:
+        proxy.cut()
+    with pytest.raises(BackendUnavailableError):
+        await joining
+    async with asyncio.timeout(10):
+        while await leaves(backend, key) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    for one in held:
+        await asyncio.to_thread(one.deliver)
+
+
+async def leaves(backend: RedlockBackend, key: str) -> int:
+    """Give the ticket up, and return how many of the two servers have confirmed it."""
+    stand = backend._stands[TicketId("late")]
+    backend._pay_debts(stand)
+    await asyncio.sleep(0.05)
+    return 2 - len([number for number, _ in stand.debts if number >= 3])
+
+
+async def test_a_join_that_arrives_late_stands_nowhere(
+    connect: Connect, shared_masters: IndependentMasters, proxies: list[FaultProxy], key: str
+) -> None:
+    await arrive_late(connect, proxies, key)
+    for node in shared_masters.nodes:
+        assert await rows_on(node, key) == []
+
+
+async def test_without_burying_it_stays_as_an_orphan(
+    connect: Connect,
+    shared_masters: IndependentMasters,
+    proxies: list[FaultProxy],
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broken twin."""
+    leave = Master.leave
+    monkeypatch.setattr(Master, "leave", lambda self, ticket, *, bury=False: leave(self, ticket, bury=False))
+    await arrive_late(connect, proxies, key)
+    assert [len(await rows_on(node, key)) for node in shared_masters.nodes] == [0, 0, 0, 1, 1]
+
+
+# --- what it has not -----------------------------------------------------------------------------------------------
+
+
+async def test_what_it_cannot_do_is_refused_before_anything_is_sent(
+    connect: Connect, shared_masters: IndependentMasters, key: str
+) -> None:
+    locks = await connect(shared_masters.nodes)
+    for make in (
+        lambda: locks.semaphore(key, permits=2),
+        lambda: locks.latch(key, count=2),
+        lambda: locks.segmented(key, segments=2),
+        lambda: locks.lock(key, fair=True),
+        lambda: locks.rwlock(key, linger=1.0),
+    ):
+        with pytest.raises(UnsupportedError):
+            make()
+    with pytest.raises(UnsupportedError):
+        await locks.backend.change_size(LineId("lock", key), 2)
+    with pytest.raises(UnsupportedError):
+        await locks.backend.latch(LineId("latch", key), count=1, down=1, operation="a", ttl=1.0)
+
+
+async def test_without_a_majority_nobody_can_be_sure(connect: Connect, masters: IndependentMasters, key: str) -> None:
+    """Acquiring ends when the servers were silent for a ttl; asking who holds ends at once."""
+    locks = await connect(masters.nodes, patience=0.5)
+    for node in masters.nodes[:3]:
+        node.crash()
+    with pytest.raises(BackendUnavailableError):
+        await locks.lock(key, ttl=0.5).acquire()
+    with pytest.raises(QuorumError, match="2 of 5 servers answered, 3 are needed") as caught:
+        await locks.lock(key).holder()
+    assert caught.value.key == key
+    with pytest.raises(BackendUnavailableError, match="2 of 5"):
+        await locks.ping()
+
+
+async def test_opening_needs_a_majority(masters: IndependentMasters) -> None:
+    for node in masters.nodes[:3]:
+        node.crash()
+    with pytest.raises(BackendUnavailableError, match="2 of 5"):
+        await aiodlock.connect(masters.url).start()
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("redlock://h1,h2", "three or more"),
+        ("redlock://h1,h2,h2", "different"),
+        ("redlock://", "without hosts"),
+        ("redlock://:s3cret@h1:port,h2,h3", "cannot be used"),
+    ],
+)
+def test_a_url_that_cannot_work_is_refused(url: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=hint) as caught:
+        aiodlock.connect(url)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_an_address_is_the_same_in_any_order() -> None:
+    one, two = (RedlockBackend.from_url(f"redlock://u:p@{hosts}/1") for hosts in ("a,b,c:7", "c:7,a,b"))
+    assert one.address == two.address == "redlock://a:6379/1,b:6379/1,c:7/1"
+
+
+@pytest.mark.parametrize(("servers", "majority"), [(3, 2), (4, 3), (5, 3), (7, 4)])
+def test_any_two_majorities_share_a_server(servers: int, majority: int) -> None:
+    assert majority_of(servers) == majority
+    assert 2 * majority > servers
+
+
+def test_a_renewal_lasts_as_long_as_on_a_majority() -> None:
+    assert largest([1.0, 9.0, 5.0, 8.0, 2.0], 3) == 5.0
+
+
+async def test_a_ticket_that_was_left_is_gone(connect: Connect, shared_masters: IndependentMasters, key: str) -> None:
+    backend = (await connect(shared_masters.nodes)).backend
+    mine = ticket(key, "mine")
+    assert isinstance(await backend.join(mine, queue=False), Inside)
+    await backend.leave(mine, bury=True)
+    answer = await backend.join(mine, queue=False)
+    assert isinstance(answer, Gone)
+    assert answer.why is GoneWhy.BURIED
