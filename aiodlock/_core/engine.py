@@ -25,6 +25,7 @@ from aiodlock._core.line import (
     LineId,
     Opened,
     Reconnected,
+    StateChanged,
     Ticket,
     TicketGone,
     TicketId,
@@ -37,7 +38,15 @@ from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend, Diagnosing, Finding
 from aiodlock.clock import Clock
 from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError, TooManyWaitersError
-from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, SetupDoubted, TaskFailed
+from aiodlock.events import (
+    BackendChanged,
+    BackendFailed,
+    Event,
+    EventQueue,
+    LockReleased,
+    SetupDoubted,
+    TaskFailed,
+)
 from aiodlock.policy import Policy, Push
 
 __all__ = ["Engine"]
@@ -214,6 +223,8 @@ class Engine:
             self._catch_up()
         elif isinstance(call, Opened):
             self.latches.look(call.line)
+        elif isinstance(call, StateChanged):
+            self.emit(BackendChanged(call.state))
         elif place := self.places.get(call.id):
             self._hear(place, call)
         elif isinstance(call, Called):
