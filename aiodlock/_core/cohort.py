@@ -272,7 +272,7 @@ class Cohort:
         if place.holds and all(own._abandoned or own._loss is not None for own in place.holds):
             self.engine.watchdog.watch(place, place.deadline)
             return False
-        return self.renews or not place.is_confirmed
+        return place.is_renewed
 
     def over_limit(self, own: Hold) -> None:
         """Hear that *own* was held for its longest time."""

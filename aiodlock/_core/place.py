@@ -220,8 +220,8 @@ class Place:
     def visit(self, now: float) -> bool:
         """Do what is due; return whether to renew."""
         if self.state is INSIDE:
-            if self.deadline - now > 0.7 * self.life and now < self.last_moment:
-                self.plan_visit(now)  # planned for its join, long before it has to be renewed
+            if now < self.last_moment and (self.deadline - now > 0.7 * self.life or not self.is_renewed):
+                self.plan_visit(now)  # this one was planned for its join, and is too early
                 return False
             return self.cohort.visit(self, now)
         if self.state is GONE:
@@ -244,6 +244,11 @@ class Place:
         return self.life > 0.9 * self.ticket.ttl
 
     @property
+    def is_renewed(self) -> bool:
+        """Whether it will be renewed: a fixed lease only until it has its full ttl."""
+        return self.cohort.renews or not self.is_confirmed
+
+    @property
     def last_moment(self) -> float:
         """When it has to be visited at the latest: its life ends, or somebody's time inside, or its idleness."""
         if not self.holds:
@@ -262,7 +267,7 @@ class Place:
     def plan_visit(self, now: float) -> None:
         """Be visited at the next third of the life, at its end, or when somebody's time inside is over."""
         due = self.last_moment
-        if (self.cohort.renews or not self.is_confirmed) and now + self.life / 3 < due:
+        if self.is_renewed and now + self.life / 3 < due:
             self.engine.watchdog.watch(self, now + self.life / 3, slack=self.life / 32)
         else:
             self.engine.watchdog.watch(self, due)

@@ -394,7 +394,7 @@ async def _put_back(stock: SegmentedStock, order: str) -> None:
 
 @operation(CHANGES)
 async def restock(stage: Stage) -> None:
-    stock = stage.locks.stock(KEY, segments=2, patience=TTL)
+    stock = stage.locks.stock(KEY, segments=2, outbox=True, patience=TTL)
     stage.balance(stock)
     assert await stock.load(5)
     await stock.add(2)
@@ -403,6 +403,7 @@ async def restock(stage: Stage) -> None:
     assert await stock.put_back(buyer="ann", order="o-1") == Returned(0)
     assert await stock.confirm(buyer="ann", order="o-1") == Returned(0)
     assert (await stock.audit()).is_balanced
+    assert not await stock.read_outbox()
     assert (await stock.close()).total == 7
 
 
