@@ -19,6 +19,7 @@ from aiodlock.backends.mysql.queries import line_name, literal
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import MariaDBServer
+from tests.acceptance import acceptance
 from tests.integration.mysql.conftest import Admin, Client
 
 Connect = Callable[..., Awaitable[Client]]
@@ -93,6 +94,7 @@ async def test_repeatable_read_would_take_gap_locks(
     assert [text for text in status.splitlines() if "lock_mode" in text and "rec but not gap" not in text]
 
 
+@acceptance(62)
 async def test_deadlocks_and_lock_waits_are_survived(
     server: MariaDBServer, admin: Admin, client: Client, other: Client, ticket: Make
 ) -> None:
