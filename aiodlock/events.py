@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 __all__ = [
+    "BackendChanged",
     "BackendFailed",
     "Event",
     "EventQueue",
@@ -137,6 +138,14 @@ class LeaveUnconfirmed(Event):
     name: ClassVar[str] = "ticket.unconfirmed"
     kind: str
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackendChanged(Event):
+    """The session with the server is now `state`: connected, suspended (holds are in danger) or lost."""
+
+    name: ClassVar[str] = "backend.changed"
+    state: str
 
 
 @dataclass(frozen=True, slots=True)

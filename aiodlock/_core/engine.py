@@ -25,6 +25,7 @@ from aiodlock._core.line import (
     LineId,
     Opened,
     Reconnected,
+    StateChanged,
     Ticket,
     TicketGone,
     TicketId,
@@ -37,7 +38,15 @@ from aiodlock._core.watchdog import Watchdog
 from aiodlock.backends.base import Backend, Diagnosing, Finding
 from aiodlock.clock import Clock
 from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError, TooManyWaitersError
-from aiodlock.events import BackendFailed, Event, EventQueue, LockReleased, SetupDoubted, TaskFailed
+from aiodlock.events import (
+    BackendChanged,
+    BackendFailed,
+    Event,
+    EventQueue,
+    LockReleased,
+    SetupDoubted,
+    TaskFailed,
+)
 from aiodlock.policy import Policy, Push
 
 __all__ = ["Engine"]
@@ -134,12 +143,14 @@ class Engine:
 
     def renew(self, places: list[Place]) -> None:
         """Renew all of *places* in one call; their answers reach them."""
-        asked = [(place, *place.renewal(place.ticket.ttl)) for place in places]
+        asked = [(place, *place.renewal(place.next_life())) for place in places]
         verb = self.backend.renew([ticket for _, ticket, _, _ in asked])
         self.work.own(verb, partial(self._renewed, asked))
 
     async def extend(self, place: Place, ttl: float) -> None:
         """Renew one place for *ttl*, and wait for the answer."""
+        if place.lease_until < self.now() + ttl:
+            place.lease_until = self.now() + ttl
         ticket, sent_at, inside = place.renewal(ttl)
         answer = (await self.ask(self.backend.renew([ticket])))[0]
         place.renewed(sent_at, inside, answer)
@@ -212,6 +223,8 @@ class Engine:
             self._catch_up()
         elif isinstance(call, Opened):
             self.latches.look(call.line)
+        elif isinstance(call, StateChanged):
+            self.emit(BackendChanged(call.state))
         elif place := self.places.get(call.id):
             self._hear(place, call)
         elif isinstance(call, Called):

@@ -32,6 +32,7 @@ __all__ = [
     "Opened",
     "Reconnected",
     "Row",
+    "StateChanged",
     "Ticket",
     "TicketGone",
     "TicketId",
@@ -171,7 +172,15 @@ class Reconnected:
     via: int = 0
 
 
-Call: TypeAlias = Called | CompanyCame | TicketGone | AskedToGo | Opened | Reconnected
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """Where the server keeps a session: it is connected, suspended or lost. Nothing follows from it by itself."""
+
+    state: str
+    via: int = 0
+
+
+Call: TypeAlias = Called | CompanyCame | TicketGone | AskedToGo | Opened | Reconnected | StateChanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ class Place:
         "instead_of",
         "last",
         "last_fence",
+        "lease_until",
         "left",
         "life",
         "over_at",
@@ -99,6 +100,7 @@ class Place:
         self.served = False  # whether it was ever handed out
         self.deadline = 0.0  # until when we believe that we are inside
         self.until = 0.0  # until when it may be handed to another local task
+        self.lease_until = math.inf  # when a lease that is not renewed ends, whatever shorter lives the server gives
         self.idle_until = math.inf  # kept that long although nobody is inside
         self.company = False
         self.company_since = 0.0
@@ -167,6 +169,15 @@ class Place:
         ticket = self.ticket if ttl == self.ticket.ttl else replace(self.ticket, ttl=ttl)
         return ticket, sent_at, inside
 
+    def next_life(self) -> float:
+        """Return for how long to renew it: its ttl, or what is left of a lease that is not to grow."""
+        if self.cohort.renews or self.state is not INSIDE:
+            return self.ticket.ttl
+        now = self.engine.now()
+        if self.lease_until == math.inf:
+            self.lease_until = now + self.ticket.ttl
+        return max(SHORTEST_LOOK, self.lease_until - now)
+
     # --- what we hear ------------------------------------------------------------------------------------------
 
     def called(self, call: Called) -> None:
@@ -212,7 +223,10 @@ class Place:
             if now < self.last_moment and (self.deadline - now > 0.7 * self.life or not self.is_renewed):
                 self.plan_visit(now)  # this one was planned for its join, and is too early
                 return False
-            return self.cohort.visit(self, now)
+            is_due = self.cohort.visit(self, now)
+            if not is_due and self.state is INSIDE and self.slot is None:
+                self.plan_visit(now)  # a fixed lease: somebody has to notice its end
+            return is_due
         if self.state is GONE:
             self._send_leave()
         elif self.asked_since is not None and now - self.asked_since >= self.ticket.ttl:
@@ -228,6 +242,8 @@ class Place:
     @property
     def is_confirmed(self) -> bool:
         """Whether the ticket has its full ttl; a called one has only what is left of its waiting life."""
+        if self.lease_until < math.inf:
+            return self.deadline > self.lease_until - 0.1 * self.ticket.ttl - 0.01
         return self.life > 0.9 * self.ticket.ttl
 
     @property
@@ -296,6 +312,8 @@ class Place:
         match answer:
             case Inside() if self.state is WAITING:
                 deadline = deadline_of(sent_at, answer.remaining)
+                if not self.cohort.renews:
+                    self.lease_until = sent_at + self.ticket.ttl
                 self._enter(answer.epoch, answer.remaining, deadline, now, company=answer.company)
             case Inside():
                 self._stay(deadline_of(sent_at, answer.remaining), answer)

@@ -8,6 +8,7 @@ from benchmarks.peers import (
     coredis,
     crooked,
     local,
+    mysql,
     ours,
     pottery,
     python_redis_lock,
@@ -18,6 +19,18 @@ from benchmarks.peers.base import Adapter, Entry, Peer, Role, Runner
 
 __all__ = ["PEERS", "Adapter", "Entry", "Peer", "Role", "Runner"]
 
-_MODULES = (local, blocking, redis_py, python_redis_lock, redis_lock_py, pottery, coredis, aioredlock, ours, crooked)
+_MODULES = (
+    local,
+    blocking,
+    redis_py,
+    python_redis_lock,
+    redis_lock_py,
+    pottery,
+    coredis,
+    aioredlock,
+    mysql,
+    ours,
+    crooked,
+)
 
 PEERS: dict[str, Peer] = {peer.name: peer for module in _MODULES for peer in module.PEERS}

@@ -56,7 +56,11 @@ class _Run(_Aiodlock):
         await lock.run(section)
 
 
-_SERVERS: Mapping[str, str | None] = {"memory": None, "redis": "redis"}  # backend: what it needs started
+_SERVERS: Mapping[str, str | None] = {
+    "memory": None,
+    "redis": "redis",
+    "mysql": "mysql",
+}  # backend: what it needs started
 
 _VARIANTS: Mapping[str, tuple[Callable[[str], _Aiodlock], str]] = {
     "": (_Aiodlock, "defaults"),
@@ -80,6 +84,7 @@ def _peer(backend: str, variant: str) -> Peer:
         shared=server is not None,
         runs=variant == "-run",
         only=only,
+        sends=frozenset({"question"}) if server == "mysql" else frozenset(),
         role=Role.OURS,
     )
 

@@ -14,6 +14,7 @@ from aiodlock._core.line import (
     LineId,
     Reconnected,
     Row,
+    StateChanged,
     Ticket,
     TicketId,
     tombstone_life,
@@ -194,6 +195,7 @@ class ZooKeeperBackend:
     # --- the session -------------------------------------------------------------------------------------------
 
     def _session_changed(self, state: SessionState, via: int) -> None:
+        self._push(StateChanged(state.value, via=via))
         if state is SessionState.CONNECTED:
             for stand in [stand for stand in self._stands.values() if stand.leaving]:
                 self._own(self._leave(stand))

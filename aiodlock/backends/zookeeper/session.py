@@ -34,6 +34,8 @@ _PROOFS = (protocol.Create2Request, protocol.SetDataRequest, protocol.Transactio
 
 
 class SessionState(enum.Enum):
+    """What a client knows of its session."""
+
     CONNECTED = "connected"
     SUSPENDED = "suspended"  # no connection: the server may or may not have ended it
     LOST = "lost"  # the server has ended it, or it never began

@@ -14,8 +14,9 @@ async def test_idle_waiters_cost_a_sync_per_third_of_a_session(
 ) -> None:
     """And pings; whoever waits on whatever, over one connection."""
     session, seconds = 4.0, 3.0
-    async with client(server.url, session=30.0) as holder, client(url_of(proxy.port), session=session) as waiter:
-        async with holder.lock(key), holder.lock(f"{key}-2"):
+    async with client(url_of(proxy.port), session=session) as waiter, client(server.url, session=30.0) as holder:
+        both = holder.multi(holder.lock(key), holder.lock(f"{key}-2"))
+        async with both:
             tasks = [asyncio.create_task(waiter.lock(key).acquire()) for _ in range(100)]
             tasks += [asyncio.create_task(waiter.lock(f"{key}-2", fair=True).acquire()) for _ in range(20)]
             await in_line(holder, f"{key}-2", 21)

@@ -30,7 +30,7 @@ from tests.integration.zookeeper.support import (
 
 @pytest.fixture
 def trouble(proxy: FaultProxy) -> Iterator[ZooKeeperTrouble]:
-    yield ZooKeeperTrouble([proxy])
+    return ZooKeeperTrouble([proxy])
 
 
 async def _lose_the_answer_of_a_create(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:

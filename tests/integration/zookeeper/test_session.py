@@ -11,6 +11,8 @@ from aiodlock import LockClient
 from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
 from aiodlock.backends.zookeeper.session import Session, SessionState
 from aiodlock.backends.zookeeper.stand import Stand
+from aiodlock.events import BackendChanged, Event
+from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
 from tests.integration.zookeeper.support import (
     LATE,
@@ -22,6 +24,7 @@ from tests.integration.zookeeper.support import (
     in_line,
     session_of,
     until,
+    url_of,
 )
 
 
@@ -180,3 +183,20 @@ async def test_that_finds_a_client_that_keeps_its_holds(
     monkeypatch.setattr(ZooKeeperBackend, "_session_changed", overlook)
     monkeypatch.setattr(Stand, "_is_fresh", property(lambda self: self._via != -1))
     assert (await _expire_a_holder(server, key)).violations() != []
+
+
+async def test_a_user_is_told_of_the_session(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
+    """Suspended is a warning, and the hold goes on; lost is the end of it."""
+    events: list[Event] = []
+    async with client(url_of(proxy.port), session=8.0, on_event=events.append) as mine:
+        hold = await mine.lock(key).acquire()
+        proxy.refuse()
+        proxy.reset()
+        await until(lambda: BackendChanged("suspended") in events)
+        hold.check()
+        proxy.heal()
+        await until(lambda: BackendChanged("connected") in events)
+        hold.check()
+        await expire(session_of(mine), server)
+        await hold.wait_lost()
+        await until(lambda: BackendChanged("lost") in events)

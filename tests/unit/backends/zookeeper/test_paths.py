@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ LAST, FIRST = (1 << 31) - 1, -(1 << 31)
 
 @given(lines)
 def test_every_path_reads_back_as_its_line(line: LineId) -> None:
-    _, root, kind, key = path_of("/root", line).split("/")
+    _, _root, kind, key = path_of("/root", line).split("/")
     assert line_of(kind, key) == line
     assert key not in {".", "..", ""}
 
@@ -46,7 +48,7 @@ def test_a_line_is_in_order_also_over_that_end(first: int, order: list[int]) -> 
 
     nodes = in_order(map(name, order), size=1)
     assert [node.id for node in nodes] == [f"t{position}" for position in range(20)]
-    assert all(follows(b.number, a.number) for a, b in zip(nodes, nodes[1:], strict=False))
+    assert all(follows(b.number, a.number) for a, b in itertools.pairwise(nodes))
 
 
 def test_others_nodes_are_full_weights_or_readers() -> None:
