@@ -79,6 +79,25 @@ async def test_a_take_cancelled_on_its_way_is_not_sent_again(locks: LockClient, 
     assert await stock.put_back(buyer="b1", order="o1") == Returned(0)
 
 
+@pytest.mark.parametrize("steps", [0, 1, 5])
+async def test_an_order_cancelled_and_asked_for_again_is_answered(
+    locks: LockClient, stock: SegmentedStock, steps: int
+) -> None:
+    """Also while the first try is on its way, or was left out of its call."""
+    faults = Faults(locks)
+    faults.fall_silent()
+    first = take(stock, 1)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    again = take(stock, 1)
+    await asyncio.sleep(0.01)
+    faults.come_back()
+    assert isinstance(await again, Taken)
+    assert (await stock.remaining()).total == 9
+
+
 async def test_closing_tells_who_waits(locks: LockClient, stock: SegmentedStock) -> None:
     Faults(locks).fall_silent()
     task = take(stock, 1)
