@@ -95,6 +95,11 @@ async def take(url: str, crowd: Crowd, *, segments: int) -> AsyncIterator[Buy]:
         assert (await stock.audit()).is_balanced
 
 
+def _redis_py(url: str, crowd: Crowd) -> Redis:
+    """Return a client that may have as many connections as it wants, and is not cut off while they are made."""
+    return Redis.from_url(url, max_connections=2 * crowd.at_once, socket_connect_timeout=60, socket_timeout=60)
+
+
 async def _warm(redis: Redis, crowd: Crowd) -> None:
     """Make all connections before the sale begins."""
     await asyncio.gather(*(redis.ping() for _ in range(crowd.at_once)))
@@ -103,7 +108,7 @@ async def _warm(redis: Redis, crowd: Crowd) -> None:
 @asynccontextmanager
 async def decrement(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
     """Sell by a script per order through redis-py."""
-    async with Redis.from_url(url, max_connections=2 * crowd.at_once) as redis:
+    async with _redis_py(url, crowd) as redis:
         key, script = next(_keys), redis.register_script(_DECREMENT)
         await redis.set(key, crowd.stock)
         await _warm(redis, crowd)
@@ -143,7 +148,7 @@ async def under_locks(url: str, crowd: Crowd, *, segments: int) -> AsyncIterator
 @asynccontextmanager
 async def under_their_locks(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
     """Sell under redis-py's Lock, on as many segments."""
-    async with Redis.from_url(url, max_connections=2 * crowd.at_once) as redis, aiodlock.connect(url) as locks:
+    async with _redis_py(url, crowd) as redis, aiodlock.connect(url) as locks:
         shelf, key = Shelf(crowd.stock, _SEGMENTS, locks.backend.ping), next(_keys)
         await _warm(redis, crowd)
 
