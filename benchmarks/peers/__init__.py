@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from benchmarks.peers import (
     aioredlock,
+    aiozk,
     blocking,
     coredis,
     crooked,
+    kazoo,
     local,
     ours,
     pottery,
@@ -18,6 +20,7 @@ from benchmarks.peers.base import Adapter, Entry, Peer, Role, Runner
 
 __all__ = ["PEERS", "Adapter", "Entry", "Peer", "Role", "Runner"]
 
-_MODULES = (local, blocking, redis_py, python_redis_lock, redis_lock_py, pottery, coredis, aioredlock, ours, crooked)
+_REDIS = (blocking, redis_py, python_redis_lock, redis_lock_py, pottery, coredis, aioredlock)
+_MODULES = (local, *_REDIS, kazoo, aiozk, ours, crooked)
 
 PEERS: dict[str, Peer] = {peer.name: peer for module in _MODULES for peer in module.PEERS}

@@ -56,7 +56,11 @@ class _Run(_Aiodlock):
         await lock.run(section)
 
 
-_SERVERS: Mapping[str, str | None] = {"memory": None, "redis": "redis"}  # backend: what it needs started
+_SERVERS: Mapping[str, str | None] = {
+    "memory": None,
+    "redis": "redis",
+    "zookeeper": "zookeeper",
+}  # backend: what it needs started
 
 _VARIANTS: Mapping[str, tuple[Callable[[str], _Aiodlock], str]] = {
     "": (_Aiodlock, "defaults"),

@@ -75,6 +75,7 @@ class Stand:
         self._holder: str | None = None
         self._last = 0
         self._waited = False  # we have answered that we wait
+        self._just_called = False
         self._sized = is_sized(ticket.line.kind)
         # Only where nobody's node can be replaced by a lighter one is the list of those before us good for ever.
         self._walks = not self._sized and ticket.line.kind != "rwlock"
@@ -116,7 +117,9 @@ class Stand:
     async def renew(self, ttl: float) -> None:
         """Look unless we know; and for what no watch tells: that nobody waits any more."""
         async with self._verb:
-            if self.gone is None and self.node.name and (self.company or not self._is_fresh):
+            company_is_news, self._just_called = self._just_called, False
+            in_doubt = (self.company and not company_is_news) or not self._is_fresh
+            if self.gone is None and self.node.name and in_doubt:
                 await self._look_strictly()
             if self.inside and self.gone is None and ttl > self.node.ttl:
                 await self._tell(lambda record: replace(record, ttl=ttl))
@@ -310,6 +313,7 @@ class Stand:
         if not self.company:
             self._watch_for_company()
         if self._waited and not was_inside:
+            self._just_called = True
             # Of no connection, so that it means "look": how long we are inside is told by the session, not by our life.
             self.site.push(Called(self.ticket.line, self.ticket.id, self.node.epoch, self.company))
         if self._sized and standing.behind and not was_inside:  # the next one may watch us until we are let in
@@ -323,16 +327,18 @@ class Stand:
 
     # --- what the server tells ---------------------------------------------------------------------------------
 
-    def _woken(self) -> None:
+    def _woken(self, is_gone: bool) -> None:
         """Hear that what keeps us out has changed."""
         self._changes += 1
+        if is_gone and self._walks and self._ahead and self._ahead[-1].name == self._target:
+            self._ahead = self._ahead[:-1]
         if not (self.leaving or self.inside or self.gone):
             self._via = -1
             self.site.own(self._take_turn())
 
-    def _resized(self) -> None:
+    def _resized(self, is_gone: bool) -> None:
         self._via = -1
-        self._woken()
+        self._woken(is_gone)
 
     async def _take_turn(self) -> None:
         async with self._verb:
@@ -341,12 +347,16 @@ class Stand:
 
     async def _walk(self) -> None:
         """Go to the next one before us that is still there, without listing them all."""
-        for node in reversed(self._ahead[-_WALK:]):
-            via, self._seen = self.tree.session.via, self._changes
+        self._seen = self._changes
+        for _ in range(_WALK):
+            if not self._ahead:
+                break
+            node, via = self._ahead[-1], self.tree.session.via
             if await self._watch(node, front=self._ahead[0]):
                 self._know(via)
                 return
-            self._ahead = self._ahead[: self._ahead.index(node)]
+            if self._ahead and self._ahead[-1] is node:
+                self._ahead = self._ahead[:-1]
         if self._ahead:
             await self._look()
             return
@@ -368,7 +378,7 @@ class Stand:
         read.add_done_callback(self._heard_of_own)
         return read
 
-    def _own_changed(self) -> None:
+    def _own_changed(self, is_gone: bool) -> None:
         self._own_via = -1
         if not (self.leaving or self.gone):
             self._watch_own()
@@ -388,7 +398,7 @@ class Stand:
     def _watch_for_company(self) -> None:
         self.tree.children(self.parent, self._children_changed).add_done_callback(self._heard_of_children)
 
-    def _children_changed(self) -> None:
+    def _children_changed(self, is_gone: bool) -> None:
         if self.inside and not (self.company or self.leaving or self.gone):
             self._watch_for_company()
 
