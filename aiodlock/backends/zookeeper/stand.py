@@ -35,6 +35,7 @@ from aiodlock.errors import BackendDataError
 __all__ = ["Site", "Stand"]
 
 _TRIES = 20  # a line that changes under every look of ours, or a parent that is removed again and again
+_SHORT_STAY = 0.003  # seconds; less than a batch in company usually takes
 _WALK = 3  # nodes before us that are tried one by one before we list them all
 
 
@@ -76,6 +77,7 @@ class Stand:
         self._last = 0
         self._waited = False  # we have answered that we wait
         self._just_called = False
+        self._arming: asyncio.TimerHandle | None = None
         self._sized = is_sized(ticket.line.kind)
         # Only where nobody's node can be replaced by a lighter one is the list of those before us good for ever.
         self._walks = not self._sized and ticket.line.kind != "rwlock"
@@ -129,7 +131,7 @@ class Stand:
         """Take our node out of the line, also one that we do not know of."""
         self.leaving = True
         async with self._verb:
-            self._ignore_all()
+            self.stop()
             await self.node.delete()
 
     async def change_weight(self, weight: int) -> None:
@@ -150,7 +152,6 @@ class Stand:
         """Hear that the node is gone, and not by us."""
         if self.gone is None and not self.leaving:
             self.gone = Gone(GoneWhy.EXPIRED)
-            self._ignore_all()
             self.site.forget(self)
             self.site.push(TicketGone(self.ticket.id, via=self.tree.session.via))
 
@@ -309,15 +310,22 @@ class Stand:
         was_inside, self.inside = self.inside, True
         self._know(self.tree.session.via)
         self._ahead, self.company = (), standing.company
-        self._watch_own()
-        if not self.company:
-            self._watch_for_company()
+        if self._arming is None:
+            self._arming = asyncio.get_running_loop().call_later(_SHORT_STAY, self._arm)
         if self._waited and not was_inside:
             self._just_called = True
             # Of no connection, so that it means "look": how long we are inside is told by the session, not by our life.
             self.site.push(Called(self.ticket.line, self.ticket.id, self.node.epoch, self.company))
         if self._sized and standing.behind and not was_inside:  # the next one may watch us until we are let in
             self.site.own(self._tell(lambda record: replace(record, inside=True)))
+
+    def _arm(self) -> None:
+        """Begin to watch, once we stay: most are inside too shortly to be told anything."""
+        self._arming = None
+        if not (self.leaving or self.gone):
+            self._watch_own()
+            if not self.company:
+                self._watch_for_company()
 
     async def _tell(self, change: Callable[[Record], Record]) -> None:
         try:
@@ -410,8 +418,11 @@ class Stand:
             self.company = True
             self.site.push(CompanyCame(self.ticket.id, via=self.tree.session.via))
 
-    def _ignore_all(self) -> None:
-        """Let nothing that we watched keep us in memory."""
+    def stop(self) -> None:
+        """Let no timer and nothing that we watched keep us in memory."""
+        for timer in (self._arming, self.expiry):
+            if timer is not None:
+                timer.cancel()
         self.tree.ignore(self.parent, self._resized, self._children_changed, self._woken)
         for name, watch in ((self._target, self._woken), (self.node.name, self._own_changed)):
             self.tree.ignore(f"{self.parent}/{name}", watch)
