@@ -99,6 +99,8 @@ class ZooKeeperBackend:
         old = self._stands.get(instead_of) if instead_of is not None else None
         if old is not None:
             old.leaving = True
+        if stand.leaving:  # asked for again before it could be told that it is gone
+            await stand.leave()
         await stand.join(queue=queue, instead_of=old)
         return self._answer(stand, started, life=ticket.ttl if is_new else 0.0)
 

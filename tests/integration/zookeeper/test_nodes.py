@@ -166,8 +166,7 @@ async def test_a_line_removed_under_its_waiters_is_made_again(server: ZooKeeperS
         hold = await mine.lock(key).acquire()
         waiters = [asyncio.create_task(who.lock(key, fair=True).acquire()) for who in (mine, other)]
         await in_line(admin, key, 3)
-        for name in await nodes(admin, key):
-            await delete(admin, f"/aiodlock/lock/{key}/{name}")
+        await delete(admin, *(f"/aiodlock/lock/{key}/{name}" for name in await nodes(admin, key)))
         async with asyncio.timeout(5.0):
             done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
             assert hold.lost
