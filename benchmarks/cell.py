@@ -17,6 +17,7 @@ from benchmarks.channel import Channel, Message
 from benchmarks.environments import ROOT
 from benchmarks.figures import Sample
 from benchmarks.guard import Guard
+from benchmarks.mysql_observer import MysqlObserver
 from benchmarks.observer import Calls, Observer, Seen, split
 from benchmarks.peers import Peer
 from benchmarks.scenarios import Scenario
@@ -42,7 +43,7 @@ class Cell:
     python: Path
     loop: str = "asyncio"
     url: str | None = None  # None: the peer needs no server
-    observer: Observer | None = None
+    observer: Observer | MysqlObserver | None = None
 
     async def run(self) -> Sample:
         """Return what this round showed."""
@@ -106,7 +107,7 @@ class Cell:
 class _Crew:
     """See :class:`benchmarks.scenarios.base.Crew`."""
 
-    def __init__(self, peer: Peer, channels: Sequence[Channel], observer: Observer | None) -> None:
+    def __init__(self, peer: Peer, channels: Sequence[Channel], observer: Observer | MysqlObserver | None) -> None:
         self.peer, self.channels, self._observer = peer, channels, observer
 
     async def tell(self, word: str, **facts: object) -> None:

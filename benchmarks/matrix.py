@@ -7,18 +7,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aiodlock.testing.servers import RedisServer, ZooKeeperServer
+from aiodlock.testing.servers import MariaDBServer, RedisServer, ZooKeeperServer
 from benchmarks import limits
 from benchmarks.cell import Cell, CellFailedError
 from benchmarks.distance import far_away
 from benchmarks.environments import EnvironmentFailedError, interpreter
 from benchmarks.figures import Sample
+from benchmarks.mysql_observer import MysqlObserver
 from benchmarks.observer import Observer
 from benchmarks.others import Meter
 from benchmarks.peers import Peer, Role
 from benchmarks.scenarios import Scenario
 
 __all__ = ["Plan", "Results", "Row", "run"]
+
+
+_CROWD = ("--max-connections=4000", "--back-log=1000", "--table-open-cache=4000", "--thread-cache-size=100")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ class _Ground:
     """The servers of a run, by kind. Observers look from nearby, also where the locks are kept at a distance."""
 
     urls: Mapping[str, str]
-    observers: Mapping[str, Observer]
+    observers: Mapping[str, Observer | MysqlObserver]
 
 
 async def run(plan: Plan, say: Callable[[str], None]) -> Results:
@@ -73,8 +77,7 @@ async def run(plan: Plan, say: Callable[[str], None]) -> Results:
     results = Results()
     pythons = _interpreters(plan, results, say)
     with _ground(plan) as ground:
-        if "redis" in ground.observers:
-            results.server_version = ground.observers["redis"].version
+        results.server_version = "; ".join(observer.version for observer in ground.observers.values())
         for number in range(1, plan.rounds + 1):
             await _round(plan, number, pythons, ground, results, say)
     return results
@@ -135,7 +138,12 @@ def _ground(plan: Plan) -> Iterator[_Ground]:
         urls: dict[str, str] = {}
         if "redis" in needed:
             urls["redis"] = stack.enter_context(RedisServer()).url
+        observers: dict[str, Observer | MysqlObserver]
         observers = {kind: stack.enter_context(contextlib.closing(Observer(url))) for kind, url in urls.items()}
+        if "mysql" in needed:
+            database = stack.enter_context(MariaDBServer(arguments=_CROWD))
+            urls["mysql"] = database.url
+            observers["mysql"] = stack.enter_context(contextlib.closing(MysqlObserver(database)))
         if plan.distance:
             urls = {kind: stack.enter_context(far_away(url, plan.distance)) for kind, url in urls.items()}
         if "zookeeper" in needed:  # neither observed nor moved away: both speak Redis

@@ -223,7 +223,10 @@ class Place:
             if now < self.last_moment and (self.deadline - now > 0.7 * self.life or not self.is_renewed):
                 self.plan_visit(now)  # this one was planned for its join, and is too early
                 return False
-            return self.cohort.visit(self, now)
+            is_due = self.cohort.visit(self, now)
+            if not is_due and self.state is INSIDE and self.slot is None:
+                self.plan_visit(now)  # a fixed lease: somebody has to notice its end
+            return is_due
         if self.state is GONE:
             self._send_leave()
         elif self.asked_since is not None and now - self.asked_since >= self.ticket.ttl:

@@ -20,7 +20,8 @@ from aiodlock.errors import BackendError
 __all__ = ["Part", "Pipeline", "Result"]
 
 _SETTLED_WITHIN = 90.0
-_CHAOS_EVERY = (0.2, 0.7)  # seconds between two victims
+_CHAOS_EVERY = (0.1, 0.5)  # seconds between two victims
+_MOST_KILLS = 2  # of each part: who is begun again has to get somewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Part:
         self.role = role
         self.facts: dict[str, int] = {}  # what it told last
         self.is_done = False
+        self.is_at_work = False  # has told something since it was started
+        self.kills = 0
         self._command = (sys.executable, "-m", "aiodlock.cli.parts", role, sale.encode(), str(number))
         self._process: asyncio.subprocess.Process | None = None
 
@@ -58,7 +61,8 @@ class Part:
                 self._process = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.PIPE)
                 assert self._process.stdout is not None
                 async for line in self._process.stdout:
-                    self.facts = json.loads(line)
+                    self.facts, self.is_at_work = json.loads(line), True
+                self.is_at_work = False
                 self.is_done = await self._process.wait() == 0
                 if self._process.returncode not in (0, -9):
                     raise BackendError(f"the {self.role} ended with {self._process.returncode}")
@@ -137,17 +141,20 @@ class Pipeline:
         return rows
 
     async def _make_chaos(self) -> None:
+        """Kill whoever is at work; nobody so often that there is no end to it."""
         while self._chaos:
             await asyncio.sleep(self._dice.uniform(*_CHAOS_EVERY))
-            shop = self._dice.choice(self.shops)
-            victim = self._dice.choice((shop, self.relay, self.writer, None))
-            if victim is not None:
+            victim = self._dice.choice((self._dice.choice(self.shops), self.relay, self.writer))
+            if not victim.is_at_work or victim.kills == _MOST_KILLS:
+                continue
+            victim.kills += 1
+            if victim is self.writer and self._dice.random() < 0.5:
+                with suppress(Exception):  # it may have ended by itself
+                    await _kill_session(self.sale.into, self.writer.facts["session"])
+                    self.killed["connection"] += 1
+            else:
                 victim.kill()
                 self.killed[victim.role] += 1
-            elif session := self.writer.facts.get("session"):
-                with suppress(Exception):  # it may have ended by itself
-                    await _kill_session(self.sale.into, session)
-                    self.killed["connection"] += 1
 
 
 async def _kill_session(database: str, session: int) -> None:

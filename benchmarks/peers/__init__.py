@@ -10,6 +10,7 @@ from benchmarks.peers import (
     crooked,
     kazoo,
     local,
+    mysql,
     ours,
     pottery,
     python_redis_lock,
@@ -20,7 +21,20 @@ from benchmarks.peers.base import Adapter, Entry, Peer, Role, Runner
 
 __all__ = ["PEERS", "Adapter", "Entry", "Peer", "Role", "Runner"]
 
-_REDIS = (blocking, redis_py, python_redis_lock, redis_lock_py, pottery, coredis, aioredlock)
-_MODULES = (local, *_REDIS, kazoo, aiozk, ours, crooked)
+_MODULES = (
+    local,
+    blocking,
+    redis_py,
+    python_redis_lock,
+    redis_lock_py,
+    pottery,
+    coredis,
+    aioredlock,
+    mysql,
+    kazoo,
+    aiozk,
+    ours,
+    crooked,
+)
 
 PEERS: dict[str, Peer] = {peer.name: peer for module in _MODULES for peer in module.PEERS}

@@ -59,6 +59,7 @@ class _Run(_Aiodlock):
 _SERVERS: Mapping[str, str | None] = {
     "memory": None,
     "redis": "redis",
+    "mysql": "mysql",
     "zookeeper": "zookeeper",
 }  # backend: what it needs started
 
@@ -84,6 +85,7 @@ def _peer(backend: str, variant: str) -> Peer:
         shared=server is not None,
         runs=variant == "-run",
         only=only,
+        sends=frozenset({"question"}) if server == "mysql" else frozenset(),
         role=Role.OURS,
     )
 

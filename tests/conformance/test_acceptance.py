@@ -24,10 +24,6 @@ NOT_HERE = {
     57: "ZooKeeper's removed parents: with that backend",
     58: "ZooKeeper's sequence wrap: with that backend",
     59: "ZooKeeper's watches: with that backend",
-    60: "SQL rows: with that backend",
-    61: "SQL's clock: with that backend",
-    62: "SQL's transient errors: with that backend",
-    63: "SQL's transactions: with that backend",
 }
 
 

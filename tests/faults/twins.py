@@ -12,7 +12,7 @@ from aiodlock._core.engine import Engine
 from aiodlock._core.line import Call, Called, LineId, Reconnected
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.backends.redis import backend
-from aiodlock.backends.redis.cluster import Cluster
+from aiodlock.backends.redis.cluster_route import Cluster
 from aiodlock.backends.redis.scripts import Script, load
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError

@@ -68,6 +68,8 @@ PRINTS = {
         r"not paid: Returned\(quantity=1\)\n"
         "the books balance: True\n"
     ),
+    "19_fastapi_shop": "bought once: 100, too late: 150, left: 0\n",
+    "20_aiohttp_shop": "sold: 100\nthe books balance: True, left: 0\n",
     "18_outbox": "shipped: 100, tried more often: True\n",
     "17_locked_sale": r"sold: 100, left: \[0, 0, 0, 0\]\n",
     "13_run": r"lamps sold: \[1, 2, 3, 4, 5, 6, 7, 8, 9, 10\]\ntoo late: 190\n",
@@ -128,6 +130,7 @@ def test_an_example_is_short(name: str) -> None:
         ("03_cache_rebuild", "async with lock.write():", "if True:"),
         ("04_scheduled_job", "async with election.leadership():", "if True:"),
         ("06_semaphore", "permits=4", "permits=5"),
+        ("19_fastapi_shop", "once_per_buyer=True", "once_per_buyer=False"),
         ("17_locked_sale", "segments=4", "segments=3"),
         ("10_fencing", "if fence < self.newest:", "if False:"),
         ("14_guarded_data", "fence=old.fence", "fence=new.fence"),

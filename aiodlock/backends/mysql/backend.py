@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from aiodlock._core.line import Answer, LineId, Reconnected, Row, Ticket, TicketId, Waiting, tombstone_life
-from aiodlock.backends.base import Capabilities, Finding, OnCall
+from aiodlock.backends.base import Capabilities, Finding, OnCall, Reply
 from aiodlock.backends.mysql import setup
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.bell import Bell, pillow_of, take
@@ -83,8 +83,10 @@ class MySQLBackend:
 
     async def aclose(self) -> None:
         self._on_call = None
+        await (
+            self._node.aclose()
+        )  # first: it holds what the other one waits for, so that the server lets both go at once
         await self._bell.aclose()
-        await self._node.aclose()
 
     def ping(self) -> Awaitable[None]:
         return self._node.send("DO 0", to_none)
@@ -152,7 +154,7 @@ class MySQLBackend:
 
     # --- inner -------------------------------------------------------------------------------------------------
 
-    def _call(self, verb: str, line: LineId, *arguments: bytes | int, decode: Decode[_T]) -> asyncio.Future[_T]:
+    def _call(self, verb: str, line: LineId, *arguments: bytes | int, decode: Decode[_T]) -> Reply[_T]:
         return self._node.send(call(verb, line_name(line), *arguments), decode)
 
     async def _renew(self, ticket: Ticket) -> Answer | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncmy
 from asyncmy.constants.CLIENT import MULTI_STATEMENTS
+from asyncmy.constants.COMMAND import COM_QUERY
 from asyncmy.errors import Error as DriverError
 
 from aiodlock.backends.mysql.address import Address
@@ -49,6 +50,7 @@ class Link:
         self.where = str(address)
         self.is_local = address.is_local
         self._connection = connection
+        self._reason = ""  # why we ended it ourselves
 
     @classmethod
     async def open(cls, address: Address) -> Link:
@@ -83,8 +85,21 @@ class Link:
             results.append(await self.next())
         return [rows for rows in results if rows is not None]
 
-    async def first(self, statements: str) -> Rows | None:
-        """Send statements parted by semicolons, and return the rows of the first result; None: it has none."""
+    def write(self, statements: str) -> bool:
+        """Send statements while nothing is under way, without a step of the loop; tell whether it could be done."""
+        try:
+            # It is a coroutine, but with nothing left to read it never waits.
+            self._connection._execute_command(COM_QUERY, statements.encode()).send(None)
+        except StopIteration:
+            return True
+        except (DriverError, OSError):
+            return False
+        return False
+
+    async def first(self, statements: str | None) -> Rows | None:
+        """Send statements, unless `write` has, and return the rows of the first result; None: it has none."""
+        if statements is None:
+            return await self._read(self._connection.next_result())
         return await self._read(self._connection.query(statements))
 
     async def next(self) -> Rows | None:
@@ -96,8 +111,9 @@ class Link:
         result = self._connection._result
         return result is not None and bool(result.has_next)
 
-    def abort(self) -> None:
+    def abort(self, reason: str = "") -> None:
         """End the connection at once: whatever was under way is in doubt."""
+        self._reason = self._reason or reason
         if transport := self._connection._transport:
             transport.abort()
         self._connection.close()
@@ -120,7 +136,7 @@ class Link:
 
     def _explain(self, error: Exception) -> BackendError:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        message = f"{self.where}: {error.args[-1] if error.args else error!r}"
+        message = f"{self.where}: {self._reason or (error.args[-1] if error.args else repr(error))}"
         # 2000 to 2999 are the driver's own: the connection is lost. So is it for everything that is no server's word.
         if code < 1000 or 2000 <= code < 3000 or code in _OVER:
             return BackendUnavailableError(message)

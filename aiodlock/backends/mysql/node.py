@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from aiodlock.backends.base import Reply
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link, StatementError
 from aiodlock.backends.mysql.queries import Rows
@@ -31,25 +32,23 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.02, 2.0
 class _Order(Generic[_T]):
     """A statement on its way, and who waits for its answer."""
 
-    __slots__ = ("decode", "future", "results", "statement", "tries")
+    __slots__ = ("decode", "is_written", "reply", "results", "statement", "tries")
 
-    def __init__(self, statement: str, decode: Decode[_T], future: asyncio.Future[_T], results: int | None) -> None:
+    def __init__(self, statement: str, decode: Decode[_T], results: int | None) -> None:
         self.statement = statement
         self.decode = decode
         self.results = results
-        self.future = future
+        self.reply: Reply[_T] = Reply()
+        self.is_written = False
         self.tries = 0
 
     def answer(self, rows: Rows, via: int) -> None:
-        if not self.future.done():
-            try:
-                self.future.set_result(self.decode(rows, via))
-            except BackendError as error:
-                self.future.set_exception(error)
-
-    def fail(self, error: BackendError) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
+        try:
+            self.reply.arrive(self.decode(rows, via))
+        except BackendError as error:
+            self.reply.fail(error)
+        except Exception as error:  # of whoever hears it: it must not end the worker
+            asyncio.get_running_loop().call_exception_handler({"message": "hearing a reply failed", "exception": error})
 
 
 class Node:
@@ -84,50 +83,60 @@ class Node:
         if link is not None:
             await link.aclose()
 
-    def send(self, statement: str, decode: Decode[_T], *, results: int | None = None) -> asyncio.Future[_T]:
+    def send(self, statement: str, decode: Decode[_T], *, results: int | None = None) -> Reply[_T]:
         """Send a call of a procedure over the link of this moment, and decode its last rows.
 
         With *results* it may be anything that answers so many, for example statements parted by semicolons.
         """
-        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        order = _Order(statement, decode, results)
         if self._link is None:
-            future.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
-            return future
-        self._orders.append(_Order(statement, decode, future, results))
+            order.reply.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
+            return order.reply
         if self._awake is not None and not self._awake.done():
+            order.is_written = self._link.write(statement)  # now, not when the worker is awake
             self._awake.set_result(None)
-        return future
+        self._orders.append(order)
+        return order.reply
 
     async def _work(self, link: Link) -> None:
         while True:
             try:
                 await self._serve(link)
-            except (BackendUnavailableError, TimeoutError) as error:
+            except BackendUnavailableError as error:
                 link.abort()
-                self._link, self._down = None, str(error) or f"no answer for {self._patience:g}s"
-                self._fail_all(BackendUnavailableError(f"{self.address}: {self._down}"))
+                self._link, self._down = None, str(error)
+                self._fail_all(error)
             link = await self._redial()
             self._link = link
             asyncio.get_running_loop().call_soon(self._on_up, self.via)  # what it raises must not end this task
 
     async def _serve(self, link: Link) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             if not self._orders:
-                self._awake = asyncio.get_running_loop().create_future()
+                self._awake = loop.create_future()
                 await self._awake
-            batch = [order for order in self._take() if not order.future.cancelled()]
-            if batch:
-                async with asyncio.timeout(self._patience):
+            if batch := self._take():
+                silence = loop.call_later(self._patience, link.abort, f"no answer for {self._patience:g}s")
+                try:
                     await self._perform(link, batch)
+                finally:
+                    silence.cancel()
 
     def _take(self) -> list[_Order[Any]]:
-        return [self._orders.popleft() for _ in range(min(_TOGETHER, len(self._orders)))]
+        """Take what goes out together: one alone that has gone out already, else all that are still wanted."""
+        if self._orders[0].is_written:
+            return [self._orders.popleft()]
+        taken = [self._orders.popleft() for _ in range(min(_TOGETHER, len(self._orders)))]
+        return [order for order in taken if not order.reply.cancelled()]
 
     async def _perform(self, link: Link, batch: list[_Order[Any]]) -> None:
         """Send *batch* and answer each; the server stops at the first error, and what is behind it goes out again."""
         done = 0
         try:
-            result = await link.first(";".join(order.statement for order in batch))
+            statements = None if batch[0].is_written else ";".join(order.statement for order in batch)
+            batch[0].is_written = False  # if it has to be repeated
+            result = await link.first(statements)
             for order in batch:
                 rows, count = result or (), 1
                 # A call ends with a result that has no rows.
@@ -143,9 +152,9 @@ class Node:
             # In order: a leave must not overtake its join.
             self._orders.extendleft(reversed([*again, *batch[done + 1 :]]))
         except BaseException as error:
-            reason = BackendUnavailableError(f"{self.address}: connection lost: {str(error) or 'no answer in time'}")
+            lost = error if isinstance(error, BackendError) else BackendUnavailableError(f"{self.address}: closed")
             for order in batch[done:]:
-                order.fail(reason)
+                order.reply.fail(lost)
             raise
 
     def _is_to_repeat(self, order: _Order[Any], error: StatementError) -> bool:
@@ -153,12 +162,12 @@ class Node:
         order.tries += 1
         if error.is_passing and order.tries < _TRIES:
             return True
-        order.fail(BackendUnavailableError(f"rolled back {_TRIES} times: {error}") if error.is_passing else error)
+        order.reply.fail(BackendUnavailableError(f"rolled back {_TRIES} times: {error}") if error.is_passing else error)
         return False
 
     def _fail_all(self, error: BackendUnavailableError) -> None:
         while self._orders:
-            self._orders.popleft().fail(error)
+            self._orders.popleft().reply.fail(error)
 
     async def _redial(self) -> Link:
         tries = 0

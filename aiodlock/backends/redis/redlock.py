@@ -11,13 +11,12 @@ later majority shares a server with it, and is told a larger one.
 from __future__ import annotations
 
 import asyncio
-import glob
 import random
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import Any
 
 from aiodlock._core.line import (
     Answer,
@@ -38,20 +37,17 @@ from aiodlock._core.line import (
 )
 from aiodlock.backends.base import Capabilities, OnCall
 from aiodlock.backends.redis.address import Address
+from aiodlock.backends.redis.council import Council
 from aiodlock.backends.redis.hosts import urls_of_hosts
 from aiodlock.backends.redis.master import Master
-from aiodlock.backends.redis.quorum import Votes, gather_votes, largest, majority_of
 from aiodlock.backends.redis.stand import Stand, base_id
-from aiodlock.errors import BackendUnavailableError, ConfigurationError, QuorumError, UnsupportedError
+from aiodlock.errors import BackendUnavailableError, ConfigurationError, UnsupportedError
 
 __all__ = ["RedlockBackend"]
-
-_T = TypeVar("_T")
 
 _FEWEST = 3
 _AFTER_BATCH = (0.01, 0.03)  # how long who had its turn lets others try
 _AFTER_HINT = (0.0, 0.01)  # spreads those who hear that the line may be free
-_PER_TTL = 8  # a server that takes longer than this part of the lease is not waited for
 
 
 class RedlockBackend:
@@ -77,37 +73,25 @@ class RedlockBackend:
     ) -> None:
         if len({str(server) for server in servers}) < max(_FEWEST, len(servers)):
             raise ConfigurationError("Redlock needs three or more different servers, best an odd number of them")
+        if not (limit > 0 and retry_delay > 0):
+            raise ConfigurationError(f"limit={limit!r}, retry_delay={retry_delay!r}: give seconds greater than 0")
         self.address = "redlock://" + ",".join(sorted(str(server).partition("://")[2] for server in servers))
-        self._masters = [
-            Master(server, prefix=prefix, name=name, pushes=pushes, patience=patience) for server in servers
-        ]
-        self._majority = majority_of(len(servers))
-        self._patience = patience
-        self._limit = limit
+        masters = [Master(server, prefix=prefix, name=name, pushes=pushes, patience=patience) for server in servers]
+        self._council = Council(masters, limit=limit, patience=patience)
         self._retry_delay = retry_delay
         self._on_call: OnCall | None = None
         self._stands: dict[TicketId, Stand] = {}
         self._ended: deque[tuple[float, TicketId]] = deque()  # stands that nobody needs after that time
 
     @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        prefix: str = "aiodlock",
-        pushes: bool = True,
-        patience: float = 3.0,
-        limit: float = 0.2,
-        retry_delay: float = 0.1,
-    ) -> RedlockBackend:
+    def from_url(cls, url: str, **settings: Any) -> RedlockBackend:
         """Return the backend of ``redlock://h1,h2,h3``."""
-        servers = [Address.from_url(one) for one in urls_of_hosts(url, "redis")]
-        return cls(servers, prefix=prefix, pushes=pushes, patience=patience, limit=limit, retry_delay=retry_delay)
+        return cls([Address.from_url(one) for one in urls_of_hosts(url, "redis")], **settings)
 
     async def open(self, on_call: OnCall) -> None:
         """Connect with a majority, or raise; the others are tried again in the background."""
         self._on_call = on_call
-        for number, master in enumerate(self._masters):
+        for number, master in enumerate(self._council.masters):
             await master.open(partial(self._hear, number))
         await self.ping()
 
@@ -116,13 +100,10 @@ class RedlockBackend:
         for stand in self._stands.values():
             stand.forget_hint()
         self._stands.clear()
-        await asyncio.gather(*(master.aclose() for master in self._masters))
+        await asyncio.gather(*(master.aclose() for master in self._council.masters))
 
-    async def ping(self) -> None:
-        asked = {number: master.ping() for number, master in enumerate(self._masters)}
-        votes = await gather_votes(asked, lambda votes: len(_heard(votes)) >= self._majority, limit=self._patience)
-        if len(heard := _heard(votes)) < self._majority:
-            raise self._too_few(heard) from next((vote for vote in votes.values() if vote is not None), None)
+    def ping(self) -> Awaitable[None]:
+        return self._council.ping()
 
     # --- the verbs -------------------------------------------------------------------------------------------
 
@@ -136,191 +117,85 @@ class RedlockBackend:
         if instead_of is not None:
             await self.leave(replace(ticket, id=instead_of))
         async with stand.turn:
-            if stand.is_over:
-                return Gone(GoneWhy.BURIED)
-            if instead_of is not None and queue and not stand.tries:
+            if instead_of is not None and queue and not (stand.tries or stand.is_over):
                 return Waiting(1, random.uniform(*_AFTER_BATCH), 0)
-            if stand.epoch:
-                answer = (await self._renew_held([(stand, ticket)]))[0]
-                return answer if answer is not None else self._fail(ticket)
-            return await self._try(stand, queue=queue)
+            return _told(ticket, await self._look(stand, ticket, queue=queue))
 
     async def leave(self, ticket: Ticket, *, bury: bool = False) -> None:
-        """Leave everywhere; done when a majority has confirmed it. Whoever hung up at the bell is told.
+        """Leave everywhere; done when a majority has confirmed it.
 
         A buried id is remembered here: each try is buried where it may still arrive.
         """
         stand = self._stands.get(ticket.id)
         if stand is None and not bury:
-            await self._leave_others(ticket)
+            await self._council.leave_others(ticket)
             return
         stand = stand or self._stands.setdefault(ticket.id, Stand(ticket))
         stand.is_over = True
         stand.forget_hint()
-        if stand.tries:
-            self._pay_debts(stand)
-            await self._leave_everywhere(stand)
+        try:
+            if stand.tries:
+                await self._council.leave(stand)
+        except BackendUnavailableError:
+            self._forget_later(ticket.id, ticket.ttl)  # until then it can be left again, by the ids it knows
+            raise
         if bury:
             self._forget_later(ticket.id, tombstone_life(ticket.ttl))
         else:
             self._stands.pop(ticket.id, None)
 
-    async def _leave_everywhere(self, stand: Stand) -> None:
-        one = replace(stand.ticket, id=stand.current)
-        asked = {n: master.leave(one, bury=n in stand.doubt) for n, master in enumerate(self._masters)}
-        for master in self._masters:
-            master.ring(one.line)
-        heard = _heard(await self._ask(asked, one, lambda votes: len(_heard(votes)) >= self._majority))
-        if len(heard) < self._majority:
-            self._forget_later(stand.ticket.id, stand.ticket.ttl)
-            raise self._too_few(heard)
-
-    async def _leave_others(self, ticket: Ticket) -> None:
-        """Make a ticket of another client leave, by whatever ids its tries have."""
-
-        async def leave(master: Master) -> None:
-            for row in await master.inspect(ticket.line.kind, glob.escape(ticket.line.key)):
-                if ticket.id == base_id(row.id):
-                    await master.leave(replace(ticket, id=row.id))
-            master.ring(ticket.line)
-
-        asked = {number: leave(master) for number, master in enumerate(self._masters)}
-        self._quorum(await gather_votes(asked, _never, limit=self._limit), ticket.line.key)
-
     async def renew(self, tickets: Sequence[Ticket]) -> Sequence[Answer | None]:
         """Renew what is inside, and try again for what is not; each has its answer from a majority, or none."""
-        answers: dict[TicketId, Answer | None] = {}
-        held, others = list[tuple[Stand, Ticket]](), list[Ticket]()
-        for ticket in tickets:
-            stand = self._stands.get(ticket.id)
-            if stand is None:
-                answers[ticket.id] = Gone(GoneWhy.EXPIRED)
-            elif stand.epoch:
-                held.append((stand, ticket))
-            else:
-                others.append(ticket)
-        of_held, of_others = await asyncio.gather(self._renew_held(held), self._try_all_again(others))
-        answers |= {ticket.id: answer for (_, ticket), answer in zip(held, of_held, strict=True)}
-        answers |= {ticket.id: answer for ticket, answer in zip(others, of_others, strict=True)}
+        answers: dict[TicketId, Answer | None] = {ticket.id: Gone(GoneWhy.EXPIRED) for ticket in tickets}
+        known = [(self._stands[ticket.id], ticket) for ticket in tickets if ticket.id in self._stands]
+        held = [(stand, ticket) for stand, ticket in known if stand.epoch]
+        others = [(stand, ticket) for stand, ticket in known if not stand.epoch]
+        tries = (self._look_again(stand, ticket) for stand, ticket in others)
+        of_held, of_others = await asyncio.gather(self._council.renew(held), asyncio.gather(*tries))
+        for (_, ticket), answer in zip((*held, *others), (*of_held, *of_others), strict=True):
+            answers[ticket.id] = answer
         return [answers[ticket.id] for ticket in tickets]
 
-    async def inspect(self, kind: str, pattern: str) -> Sequence[Row]:
-        """Return what a majority has inside; a ticket that is left on fewer is nobody's."""
-        asked = {number: master.inspect(kind, pattern) for number, master in enumerate(self._masters)}
-        votes = await gather_votes(asked, _never, limit=self._patience)
-        tables = self._quorum(votes, pattern)
-        found: dict[TicketId, list[Row]] = {}
-        for row in (row for rows in tables for row in rows):
-            found.setdefault(row.id, []).append(replace(row, id=base_id(row.id)))
-        return [self._agreed(rows) for rows in found.values() if len(rows) >= self._majority]
+    def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
+        return self._council.inspect(kind, pattern)
 
     async def change_weight(self, ticket: Ticket, weight: int) -> Answer:
         stand = self._stands.get(ticket.id)
         if stand is None or not stand.epoch:
             return Gone(GoneWhy.EXPIRED)
-        one = replace(ticket, id=stand.current)
-        asked = {n: self._masters[n].change_weight(one, weight) for n in stand.left_of(len(self._masters))}
-        answer = self._judge(stand, await self._ask(asked, ticket, self._is_enough_inside))
-        for master in self._masters:
-            master.ring(ticket.line)
-        return answer if answer is not None else self._fail(ticket)
+        return _told(ticket, await self._council.change_weight(stand, weight))
 
     async def change_size(self, line: LineId, size: int) -> None:
         raise UnsupportedError("Redlock has locks and read-write locks only: their lines have no other size")
 
-    async def revoke(self, line: LineId, reason: str) -> int:
-        asked = {number: master.revoke(line, reason) for number, master in enumerate(self._masters)}
-        counts = self._quorum(await gather_votes(asked, _never, limit=self._limit), line.key)
-        return int(largest([*counts, *[0] * len(self._masters)], self._majority))
+    def revoke(self, line: LineId, reason: str) -> Awaitable[int]:
+        return self._council.revoke(line, reason)
 
     async def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> int:
         raise UnsupportedError("Redlock has no latches: use one server, or a cluster")
 
-    # --- getting in ------------------------------------------------------------------------------------------
+    # --- looking ---------------------------------------------------------------------------------------------
 
-    async def _try(self, stand: Stand, *, queue: bool) -> Answer:
+    async def _look(self, stand: Stand, ticket: Ticket, *, queue: bool) -> Answer | None:
+        """Renew what is inside, else try; whose turn it is to try for this stand is the caller's to see to."""
         if stand.is_over:
             return Gone(GoneWhy.BURIED)
-        one = stand.next_try(len(self._masters))
-        asked = {n: asyncio.ensure_future(master.join(one, queue=False)) for n, master in enumerate(self._masters)}
-        for number, answer in asked.items():
-            answer.add_done_callback(partial(stand.answered, number, one.id))
-        heard = _heard(await self._ask(asked, one, self._is_enough_inside))
-        inside = _inside(heard)
-        if len(inside) >= self._majority and (got := await self._write_back(stand, one, inside)):
-            return got
-        stand.owe()
-        self._pay_debts(stand)
-        if len(heard) < self._majority:
-            raise self._too_few(heard)
-        holder = next((vote.holder for vote in heard.values() if isinstance(vote, Gone) and vote.holder), None)
-        if not queue or stand.is_over:
-            return Gone(GoneWhy.BUSY, holder)
-        for master in self._masters:
-            master.hang_up(one.line, life=one.waiting_life)
-        return Waiting(1, self._retry_delay * random.uniform(0.5, 1.5), 0, holder)
+        if stand.epoch:
+            return (await self._council.renew([(stand, ticket)]))[0]
+        answer = await self._council.let_in(stand)
+        if isinstance(answer, Inside) or not queue or stand.is_over:
+            return answer
+        self._council.hang_up(ticket)
+        return Waiting(1, self._retry_delay * random.uniform(0.5, 1.5), 0, answer.holder)
 
-    async def _write_back(self, stand: Stand, one: Ticket, inside: dict[int, Inside]) -> Inside | None:
-        """Let a majority know the largest epoch, so that none after it is smaller; then, and only then, we are in."""
-        epoch = max(answer.epoch for answer in inside.values())
-        known = {number: answer for number, answer in inside.items() if answer.epoch == epoch}
-        asked = {number: self._masters[number].raise_epoch(one, epoch) for number in inside.keys() - known.keys()}
-        wanted = self._majority - len(known)
-        votes = await self._ask(asked, one, lambda votes: len(_inside(votes)) >= wanted)
-        agreed = known.keys() | _inside(votes).keys()
-        if len(agreed) < self._majority or stand.is_over:
-            return None
-        stand.epoch = epoch
-        return Inside(epoch, largest([inside[number].remaining for number in agreed], self._majority))
-
-    def _pay_debts(self, stand: Stand) -> None:
-        """Leave what failed without waiting for it; what is not confirmed is left again with the next try."""
-        for (number, id_), bury in stand.debts.items():
-            leaving = asyncio.ensure_future(self._masters[number].leave(replace(stand.ticket, id=id_), bury=bury))
-            leaving.add_done_callback(partial(stand.paid, (number, id_)))
-
-    async def _try_all_again(self, tickets: Sequence[Ticket]) -> list[Answer | None]:
-        return await asyncio.gather(*map(self._try_again, tickets))
-
-    async def _try_again(self, ticket: Ticket) -> Answer | None:
-        stand = self._stands[ticket.id]
+    async def _look_again(self, stand: Stand, ticket: Ticket) -> Answer | None:
         async with stand.turn:
             stand.forget_hint()
-            self._pay_debts(stand)
-            if stand.epoch:  # another look was quicker
-                return (await self._renew_held([(stand, ticket)]))[0]
+            self._council.pay_debts(stand)
             try:
-                return await self._try(stand, queue=True)
+                return await self._look(stand, ticket, queue=True)
             except BackendUnavailableError:
                 return None
-
-    # --- staying in ------------------------------------------------------------------------------------------
-
-    async def _renew_held(self, held: Sequence[tuple[Stand, Ticket]]) -> list[Answer | None]:
-        """Renew these on every server, in one call each; a server that lost a ticket is not joined again."""
-        if not held:
-            return []
-        ones = [replace(ticket, id=stand.current) for stand, ticket in held]
-        asked = {number: master.renew(ones) for number, master in enumerate(self._masters)}
-        votes = await self._ask(asked, min((ticket for _, ticket in held), key=lambda ticket: ticket.ttl), _never)
-        tables = _heard(votes)
-        return [
-            self._judge(stand, {n: answers[i] for n, answers in tables.items() if n not in stand.lost})
-            for i, (stand, _) in enumerate(held)
-        ]
-
-    def _judge(self, stand: Stand, votes: Mapping[int, object]) -> Answer | None:
-        """Say what a majority knows of a ticket that was inside; None if too many are silent to tell."""
-        inside = _inside(votes)
-        stand.lost |= {number for number, answer in votes.items() if isinstance(answer, Gone | Waiting)}
-        if len(inside) >= self._majority:
-            return Inside(stand.epoch, largest([answer.remaining for answer in inside.values()], self._majority))
-        if self._is_lost(stand):
-            return Gone(GoneWhy.EXPIRED)
-        return None
-
-    def _is_lost(self, stand: Stand) -> bool:
-        return len(self._masters) - len(stand.lost) < self._majority
 
     # --- calls -----------------------------------------------------------------------------------------------
 
@@ -334,10 +209,10 @@ class RedlockBackend:
                     stand.hint(random.uniform(*_AFTER_HINT), self._tell)
             case TicketGone(id=id_) if mine := self._stand_of(id_):
                 mine.lost.add(number)
-                if self._is_lost(mine):
+                if self._council.is_lost(mine):
                     self._tell(TicketGone(mine.ticket.id))
             case AskedToGo(id=id_, reason=reason) if mine := self._stand_of(id_):
-                if mine.is_asked_anew(number, reason, self._majority):
+                if mine.is_asked_anew(number, reason, self._council.majority):
                     self._tell(AskedToGo(mine.ticket.id, reason))
             case _:
                 pass  # of a try that is over
@@ -350,31 +225,6 @@ class RedlockBackend:
         if self._on_call is not None:
             self._on_call(call)
 
-    # --- asking ----------------------------------------------------------------------------------------------
-
-    def _ask(
-        self, asked: Mapping[int, Awaitable[_T]], ticket: Ticket, is_decided: Callable[[Votes[_T]], bool]
-    ) -> Awaitable[Votes[_T]]:
-        return gather_votes(asked, is_decided, limit=min(self._limit, ticket.ttl / _PER_TTL))
-
-    def _is_enough_inside(self, votes: Mapping[int, object]) -> bool:
-        return len(_inside(votes)) >= self._majority
-
-    def _quorum(self, votes: Votes[_T], key: str) -> list[_T]:
-        heard = list(_heard(votes).values())
-        if len(heard) < self._majority:
-            raise QuorumError(key, f"{key!r}: {self._too_few(heard)}")
-        return heard
-
-    def _too_few(self, heard: Mapping[int, object] | Sequence[object]) -> BackendUnavailableError:
-        of = f"{len(heard)} of {len(self._masters)} servers answered"
-        return BackendUnavailableError(f"{of}, {self._majority} are needed: check those that are silent")
-
-    def _fail(self, ticket: Ticket) -> NoReturn:
-        raise BackendUnavailableError(
-            f"{ticket.line.key!r}: too many of {len(self._masters)} servers are silent to tell"
-        )
-
     def _forget_later(self, id_: TicketId, seconds: float) -> None:
         self._ended.append((asyncio.get_running_loop().time() + seconds, id_))
 
@@ -383,19 +233,8 @@ class RedlockBackend:
         while self._ended and self._ended[0][0] <= now:
             self._stands.pop(self._ended.popleft()[1], None)
 
-    def _agreed(self, rows: list[Row]) -> Row:
-        """Return what the majority knows: the epoch that was written back, and how long it lives there."""
-        epoch, _ = Counter(row.epoch for row in rows).most_common(1)[0]
-        return replace(rows[0], epoch=epoch, remaining=largest([row.remaining for row in rows], self._majority))
 
-
-def _heard(votes: Mapping[int, _T | Exception]) -> dict[int, _T]:
-    return {number: vote for number, vote in votes.items() if not isinstance(vote, Exception)}
-
-
-def _inside(votes: Mapping[int, object]) -> dict[int, Inside]:
-    return {number: vote for number, vote in votes.items() if isinstance(vote, Inside)}
-
-
-def _never(votes: Mapping[int, object]) -> bool:
-    return False
+def _told(ticket: Ticket, answer: Answer | None) -> Answer:
+    if answer is None:
+        raise BackendUnavailableError(f"{ticket.line.key!r}: too many of the servers are silent to tell")
+    return answer

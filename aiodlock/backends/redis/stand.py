@@ -58,10 +58,6 @@ class Stand:
         if not leaving.cancelled() and leaving.exception() is None:
             self.debts.pop(debt, None)
 
-    def left_of(self, servers: int) -> list[int]:
-        """Return the servers that may have it inside."""
-        return [number for number in range(servers) if number not in self.lost]
-
     def waits_for(self, line: LineId) -> bool:
         return self.ticket.line == line and not self.epoch and not self.is_over
 

@@ -12,10 +12,10 @@ __all__ = ["IndependentMasters"]
 
 
 class IndependentMasters:
-    """So many servers, each of which can be crashed, paused and started again on its own."""
+    """Five servers, or those given; each can be crashed, paused and started again on its own."""
 
-    def __init__(self, count: int = 5, *, durable: bool = False, arguments: Sequence[str] = ()) -> None:
-        self.nodes = [RedisServer(durable=durable, arguments=arguments) for _ in range(count)]
+    def __init__(self, nodes: Sequence[RedisServer] = ()) -> None:
+        self.nodes = list(nodes) or [RedisServer() for _ in range(5)]
 
     @property
     def url(self) -> str:

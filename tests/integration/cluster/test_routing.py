@@ -9,7 +9,7 @@ import pytest
 from redis.crc import key_slot
 
 from aiodlock._core.line import Called, Gone, Inside, LineId, Reconnected, Ticket, Waiting
-from aiodlock.backends.redis.cluster import Cluster
+from aiodlock.backends.redis.cluster_route import Cluster
 from aiodlock.errors import BackendUnavailableError
 from aiodlock.testing.servers import RedisCluster
 from tests.integration.cluster.conftest import Member, elsewhere

@@ -209,6 +209,7 @@ async def test_a_renewal_without_replica_moves_no_deadline(pair: Pair) -> None:
     assert not await lasts_without_replica(pair)
 
 
+@pytest.mark.long
 async def test_a_client_that_believes_unconfirmed_renewals_is_found(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +14,21 @@ import aiodlock
 from aiodlock import BackendUnavailableError, Hold, LockClient
 from aiodlock.backends.redis.acl import WATCHING, sentinel_acl_line
 from aiodlock.backends.redis.address import Address
+from aiodlock.backends.redis.backend import RedisBackend
 from aiodlock.backends.redis.discovery import Sentinels, Told
+from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.sentinel import SentinelBackend
 from aiodlock.errors import ConfigurationError
 from aiodlock.testing.history import Event, check_exclusion, check_fencing, stays
 from aiodlock.testing.processes import Worker
-from aiodlock.testing.servers import RedisSentinel, RedisServer, SentinelService, require
+from aiodlock.testing.servers import (
+    RedisSentinel,
+    RedisServer,
+    SentinelService,
+    TlsRedisServer,
+    free_ports,
+    require,
+)
 from aiodlock.testing.servers.redis import ask
 from tests.integration.redis.conftest import until
 
@@ -191,6 +200,84 @@ def test_a_url_that_cannot_work_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         aiodlock.connect(url)
     assert "s3cret" not in str(caught.value)
+
+
+@contextmanager
+def tls_service() -> Iterator[tuple[TlsRedisServer, int]]:
+    """A master and a sentinel that speak TLS to each other and to everybody; yields it and the sentinel's port."""
+    (port,) = free_ports(1)
+    with TlsRedisServer() as master:
+        sentinel = RedisSentinel(master=master.tls_port, service="m1", down_after=10)
+        files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt"}
+        options = [f"tls-{name} {master.directory / file}" for name, file in files.items()]
+        with (sentinel.directory / "sentinel.conf").open("a") as config:
+            config.write("\n".join([*options, f"tls-port {port}", "tls-replication yes", "tls-auth-clients no", ""]))
+        with sentinel:
+            yield master, port
+
+
+async def test_tls_leads_to_sentinels_and_servers() -> None:
+    """By the same authority; without it nobody is believed."""
+    require(TlsRedisServer)
+    require(RedisSentinel)
+    with tls_service() as (master, port):
+        url = f"rediss+sentinel://127.0.0.1:{port}/m1/0"
+        async with aiodlock.connect(f"{url}?ssl_ca_certs={master.authority}") as locks, locks.lock("k"):
+            assert port_of(locks) == master.tls_port
+        with pytest.raises(BackendUnavailableError, match="certificate verify failed"):
+            await aiodlock.connect(url).start()
+
+
+# --- cancels -------------------------------------------------------------------------------------------------
+
+
+def connections(service: SentinelService) -> list[str]:
+    """Return our connections that the servers and sentinels see."""
+    lists = [ask(server.port, "CLIENT LIST").decode() for server in (*service.servers, *service.sentinels)]
+    return [line for text in lists for line in text.splitlines() if "name=aiodlock " in line]
+
+
+async def visit(service: SentinelService) -> None:
+    async with client_of(service, "a", min_replicas=1) as locks, locks.lock("cancelled", ttl=30, wait=10):
+        await asyncio.sleep(0.005)
+
+
+async def cancel_at_many_moments(service: SentinelService) -> int:
+    """Cancel a visit after more and more time, until one is over before; return how many were cancelled."""
+    for moment in range(1000):
+        visiting = asyncio.create_task(visit(service))
+        await asyncio.wait({visiting}, timeout=moment * 0.0005)
+        if not visiting.cancel():
+            return moment
+        await asyncio.wait({visiting})
+        assert visiting.cancelled()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+    raise AssertionError("it is never over")
+
+
+async def test_a_visit_cancelled_at_any_moment_leaves_nothing(service: SentinelService) -> None:
+    """While it looks for the master, connects, subscribes, joins, holds, leaves or closes."""
+    assert await cancel_at_many_moments(service) > 5
+    await until(lambda: not connections(service))
+    async with client_of(service, "b") as locks, locks.lock("cancelled", wait=0):
+        assert [row.owner async for row in locks.inspect("cancelled")] == ["b"]
+
+
+async def test_a_client_that_forgets_its_watchers_is_found(
+    service: SentinelService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin."""
+    forgotten: list[Node] = []
+
+    async def aclose(self: SentinelBackend) -> None:
+        forgotten.extend(self._watching)
+        await RedisBackend.aclose(self)
+
+    monkeypatch.setattr(SentinelBackend, "aclose", aclose)
+    with pytest.raises(AssertionError):
+        await cancel_at_many_moments(service)
+    for node in forgotten:
+        await node.aclose()
 
 
 # --- failover ------------------------------------------------------------------------------------------------

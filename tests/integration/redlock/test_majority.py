@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
 import aiodlock
-from aiodlock import BackendUnavailableError, ConfigurationError, QuorumError, UnsupportedError
+from aiodlock import BackendUnavailableError, ConfigurationError, LockLostError, QuorumError, UnsupportedError
 from aiodlock._core.line import Gone, GoneWhy, Inside, LineId, Ticket, TicketId
 from aiodlock.backends.redis import redlock
+from aiodlock.backends.redis.council import Council
 from aiodlock.backends.redis.master import Master
 from aiodlock.backends.redis.quorum import largest, majority_of
 from aiodlock.backends.redis.redlock import RedlockBackend
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import IndependentMasters
+from aiodlock.testing.servers import IndependentMasters, RedisServer
+from aiodlock.testing.servers.resp import ask
 from tests.integration.redlock.conftest import Connect, rows_on
 
 
@@ -33,23 +37,53 @@ async def test_a_hold_is_on_every_server_and_its_release_everywhere(
         assert await rows_on(node, key) == []
 
 
+@asynccontextmanager
+async def taken(nodes: Sequence[RedisServer], key: str) -> AsyncIterator[None]:
+    """Let each of these servers have somebody else inside."""
+    others = [Master(node_address(node.port)) for node in nodes]
+    for number, other in enumerate(others):
+        await other.open(lambda call: None)
+        assert isinstance(await other.join(ticket(key, f"theirs-{number}"), queue=False), Inside)
+    yield
+    for number, other in enumerate(others):
+        await other.leave(ticket(key, f"theirs-{number}"))
+        await other.aclose()
+
+
 async def test_who_fails_leaves_nothing_anywhere(
     connect: Connect, shared_masters: IndependentMasters, key: str
 ) -> None:
     """Three servers are taken: the other two are given back."""
     locks = await connect(shared_masters.nodes)
-    others = [Master(node_address(node.port)) for node in shared_masters.nodes[:3]]
-    for number, other in enumerate(others):
-        await other.open(lambda call: None)
-        assert isinstance(await other.join(ticket(key, f"theirs-{number}"), queue=False), Inside)
-    assert await locks.lock(key).try_acquire() is None
-    for node in shared_masters.nodes[3:]:
-        await until_empty(node, key)
-    for number, other in enumerate(others):
-        await other.leave(ticket(key, f"theirs-{number}"))
-        await other.aclose()
+    async with taken(shared_masters.nodes[:3], key):
+        assert await locks.lock(key).try_acquire() is None
+        for node in shared_masters.nodes[3:]:
+            await until_empty(node, key)
     async with locks.lock(key, wait=5):
         pass
+
+
+async def test_who_does_not_give_back_is_found(
+    connect: Connect, shared_masters: IndependentMasters, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin: what it got of a minority stays taken."""
+    monkeypatch.setattr(Council, "pay_debts", lambda self, stand: None)
+    monkeypatch.setattr(Council, "leave", lambda self, stand: asyncio.sleep(0))
+    locks = await connect(shared_masters.nodes)
+    async with taken(shared_masters.nodes[:3], key):
+        assert await locks.lock(key, ttl=2.0).try_acquire() is None
+        with pytest.raises(TimeoutError):
+            await until_empty(shared_masters.nodes[4], key, within=0.5)
+
+
+async def test_who_is_content_with_a_minority_is_found(
+    connect: Connect, shared_masters: IndependentMasters, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin: it gets in beside those who have the other three."""
+    monkeypatch.setattr("aiodlock.backends.redis.council.majority_of", lambda servers: 2)
+    locks = await connect(shared_masters.nodes)
+    async with taken(shared_masters.nodes[:3], key), locks.lock(key) as hold:
+        assert not hold.lost
 
 
 def ticket(key: str, name: str) -> Ticket:
@@ -60,10 +94,10 @@ def node_address(port: int) -> redlock.Address:
     return redlock.Address(host="127.0.0.1", port=port)
 
 
-async def until_empty(node: object, key: str) -> None:
+async def until_empty(node: RedisServer, key: str, *, within: float = 5.0) -> None:
     """A leave that nobody waits for is under way."""
-    async with asyncio.timeout(5):
-        while await rows_on(node, key):  # type: ignore[arg-type]  # noqa: ASYNC110
+    async with asyncio.timeout(within):
+        while await rows_on(node, key):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -101,8 +135,6 @@ async def test_a_release_is_told_to_who_waits(connect: Connect, shared_masters: 
 
 
 def hung_up(masters: IndependentMasters, key: str) -> bool:
-    from aiodlock.testing.servers.resp import ask
-
     return all(ask(node.port, "EXISTS", f"aiodlock:{{{key}}}:lock%20bell") for node in masters.nodes)
 
 
@@ -148,13 +180,13 @@ async def test_without_writing_back_a_fence_goes_back(
 ) -> None:
     """The broken twin."""
 
-    async def believe(self: RedlockBackend, stand: redlock.Stand, one: Ticket, inside: dict[int, Inside]) -> Inside:
+    async def believe(self: Council, stand: redlock.Stand, one: Ticket, inside: dict[int, Inside]) -> Inside:
         stand.epoch = max(answer.epoch for answer in inside.values())
         return Inside(stand.epoch, min(answer.remaining for answer in inside.values()))
 
     # All five answer before it is decided, so that the one that is ahead is among them.
-    monkeypatch.setattr(RedlockBackend, "_is_enough_inside", lambda self, votes: len(votes) == 5)
-    monkeypatch.setattr(RedlockBackend, "_write_back", believe)
+    monkeypatch.setattr(Council, "_is_enough_inside", lambda self, votes: len(votes) == 5)
+    monkeypatch.setattr(Council, "_write_back", believe)
     first, second = await fences(connect, masters, key)
     assert first > second
 
@@ -187,7 +219,7 @@ async def arrive_late(connect: Connect, proxies: list[FaultProxy], key: str) -> 
 async def leaves(backend: RedlockBackend, key: str) -> int:
     """Give the ticket up, and return how many of the two servers have confirmed it."""
     stand = backend._stands[TicketId("late")]
-    backend._pay_debts(stand)
+    backend._council.pay_debts(stand)
     await asyncio.sleep(0.05)
     return 2 - len([number for number, _ in stand.debts if number >= 3])
 
@@ -212,6 +244,43 @@ async def test_without_burying_it_stays_as_an_orphan(
     monkeypatch.setattr(Master, "leave", lambda self, ticket, *, bury=False: leave(self, ticket, bury=False))
     await arrive_late(connect, proxies, key)
     assert [len(await rows_on(node, key)) for node in shared_masters.nodes] == [0, 0, 0, 1, 1]
+
+
+# --- staying in ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_hold_goes_on_while_a_majority_has_it(connect: Connect, masters: IndependentMasters, key: str) -> None:
+    """Two servers may die under it; with the third it is lost, by its own clock, and says so."""
+    locks = await connect(masters.nodes)
+    with pytest.raises(LockLostError):
+        async with locks.lock(key, ttl=1.0) as hold:
+            for node in masters.nodes[:2]:
+                node.crash()
+            await asyncio.sleep(2.5)  # more than two leases
+            hold.check()
+            masters.nodes[2].crash()
+            await asyncio.sleep(10)
+
+
+async def test_a_holder_is_asked_to_go_once(connect: Connect, shared_masters: IndependentMasters, key: str) -> None:
+    """All servers tell it; the majority's word counts."""
+    locks, other = await connect(shared_masters.nodes), await connect(shared_masters.nodes)
+    async with locks.lock(key) as hold:
+        assert await other.lock(key).revoke("please") == 1
+        async with asyncio.timeout(5):
+            while not hold.revoked:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert await other.lock(key).revoke("please") == 0
+
+
+async def test_a_hold_can_be_taken_away(connect: Connect, shared_masters: IndependentMasters, key: str) -> None:
+    locks, other = await connect(shared_masters.nodes), await connect(shared_masters.nodes)
+    hold = await locks.lock(key).acquire()
+    await other.lock(key).force_release()
+    async with asyncio.timeout(5):
+        await hold.wait_lost()
+    for node in shared_masters.nodes:
+        assert await rows_on(node, key) == []
 
 
 # --- what it has not -----------------------------------------------------------------------------------------------
@@ -270,6 +339,12 @@ def test_a_url_that_cannot_work_is_refused(url: str, hint: str) -> None:
     with pytest.raises(ConfigurationError, match=hint) as caught:
         aiodlock.connect(url)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("setting", [{"limit": 0}, {"limit": float("nan")}, {"retry_delay": -1.0}])
+def test_a_time_that_cannot_work_is_refused(setting: dict[str, float]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(setting))):
+        aiodlock.connect("redlock://h1,h2,h3", **setting)
 
 
 def test_an_address_is_the_same_in_any_order() -> None:

@@ -46,6 +46,7 @@ def test_a_replica_without_a_master_does_not_get_ready(monkeypatch: pytest.Monke
         RedisReplica(of=gone).__enter__()
 
 
+@pytest.mark.long
 def test_sentinels_replace_a_master_and_are_ended_together(state_of: Callable[[int], str]) -> None:
     """By command, and when it is killed; a healed service has all its copies again."""
     require(RedisSentinel)

@@ -12,7 +12,9 @@
     DECLARE v_size, v_used, v_inside, v_waiting, v_serial, v_last, v_soonest, v_graves, v_kept BIGINT;
     DECLARE v_before, v_now, v_first, v_steps, v_first_weight, v_first_ends BIGINT DEFAULT 0;
     DECLARE v_state, v_weight, v_own_serial, v_epoch, v_ends BIGINT;
-    DECLARE v_first_id VARBINARY(128);
+    DECLARE v_calls, v_called_epoch BIGINT DEFAULT 0;
+    DECLARE v_first_id, v_called_id VARBINARY(128);
+    DECLARE v_first_client, v_called VARBINARY(16);
     DECLARE v_quiet VARBINARY(128) DEFAULT '';
     DECLARE v_client VARBINARY(16);
     DECLARE v_holder VARBINARY(1024);
@@ -48,13 +50,13 @@
           INTO v_size, v_used, v_inside, v_waiting, v_serial, v_last, v_soonest, v_graves, v_kept
           FROM aiodlock_lines WHERE line = p_line FOR UPDATE;
         -- include sweep
-        SET v_before = v_last, v_is_new_line = 1;
+        SET v_before = v_last;
     END IF;
 
 -- part: let_in
 -- The rule: the front of the line is inside while the weights fit the size. In bounded steps; the next verb goes on.
     admit: WHILE v_waiting > 0 AND v_used < v_size AND v_steps < 256 DO
-        SELECT id, weight, ends INTO v_first_id, v_first_weight, v_first_ends
+        SELECT id, weight, ends, client INTO v_first_id, v_first_weight, v_first_ends, v_first_client
           FROM aiodlock_tickets WHERE line = p_line AND state = 0 ORDER BY serial LIMIT 1;
         IF v_first_ends <= v_now THEN
             UPDATE aiodlock_tickets SET state = 3, ends = v_now + 60000000 WHERE line = p_line AND id = v_first_id;
@@ -63,6 +65,7 @@
             LEAVE admit;
         ELSE
             SET v_last = GREATEST(v_last + 1, v_now DIV 16), v_used = v_used + v_first_weight, v_inside = v_inside + 1;
+            SET v_called_id = v_first_id, v_called = v_first_client, v_called_epoch = v_last, v_calls = v_calls + 1;
             UPDATE aiodlock_tickets SET state = 1, epoch = v_last WHERE line = p_line AND id = v_first_id;
         END IF;
         SET v_waiting = v_waiting - 1, v_steps = v_steps + 1;
@@ -74,12 +77,18 @@
       FROM aiodlock_tickets WHERE line = p_line AND id = p_id;
 
 -- part: end
--- Write the row, and the mail to those let in by this verb: all whose epoch is new, except v_quiet, whose answer says it.
+-- Write the row, and the mail to those let in by this verb, one as a rule; not to v_quiet, whose answer says it.
     UPDATE aiodlock_lines
        SET size = v_size, used = v_used, inside = v_inside, waiting = v_waiting, serial = v_serial, last = v_last,
            soonest = v_soonest, graves = v_graves, kept = IF(v_kept < v_now + v_keep, v_now + v_keep + 60000000, v_kept)
      WHERE line = p_line;
-    IF v_steps > 0 AND v_last > v_before THEN
+    IF v_calls = 1 THEN
+        IF v_called <> '' AND v_called_id <> v_quiet THEN
+            INSERT INTO aiodlock_mail (client, word, line, ticket, epoch, company, reason, ends)
+            VALUES (v_called, 'I', p_line, v_called_id, v_called_epoch, v_waiting > 0, '', v_now + 60000000);
+            SET v_bells = CONCAT_WS(',', v_bells, v_called);
+        END IF;
+    ELSEIF v_calls > 1 THEN
         INSERT INTO aiodlock_mail (client, word, line, ticket, epoch, company, reason, ends)
         SELECT client, 'I', line, id, epoch, v_waiting > 0, '', v_now + 60000000 FROM aiodlock_tickets
          WHERE line = p_line AND state = 1 AND epoch > v_before AND id <> v_quiet AND client <> '';
@@ -121,6 +130,8 @@ CREATE PROCEDURE aiodlock_join(
 SQL SECURITY INVOKER
 join_line: BEGIN
     DECLARE v_at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    DECLARE v_epoch BIGINT;
+    DECLARE v_is_new_line TINYINT DEFAULT 0;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
     -- Nobody here, and nothing remembered of anybody: the same as below, at half the price.
     START TRANSACTION;
@@ -130,10 +141,19 @@ join_line: BEGIN
      WHERE line = p_line AND inside = 0 AND waiting = 0 AND graves = 0 AND kept >= v_at + p_ttl + 60000000
        AND p_weight <= p_size;
     IF ROW_COUNT() = 1 THEN
+        SET v_epoch = LAST_INSERT_ID();
+    ELSEIF p_weight <= p_size THEN
+        INSERT IGNORE INTO aiodlock_lines (line, size, used, inside, last, soonest, kept)
+        VALUES (p_line, p_size, p_weight, 1, v_at DIV 16, v_at + p_ttl, v_at + p_ttl + 120000000);
+        IF ROW_COUNT() = 1 THEN SET v_epoch = v_at DIV 16, v_is_new_line = 1; END IF;
+    END IF;
+    IF v_epoch IS NOT NULL THEN
         INSERT INTO aiodlock_tickets (line, id, state, weight, serial, epoch, since, ends, client, owner)
-        VALUES (p_line, p_id, 1, p_weight, 0, LAST_INSERT_ID(), v_at, v_at + p_ttl, p_client, p_owner);
+        VALUES (p_line, p_id, 1, p_weight, 0, v_epoch, v_at, v_at + p_ttl, p_client, p_owner);
         COMMIT;
-        SELECT CONCAT_WS(' ', 'inside', LAST_INSERT_ID(), p_ttl, 0, p_size), NULL;
+        SELECT CONCAT_WS(' ', 'inside', v_epoch, p_ttl, 0, p_size), NULL;
+        -- Each new line pays for clearing away two old ones; some pay for all, because looking costs as well.
+        IF v_is_new_line AND v_epoch MOD 16 = 0 THEN CALL aiodlock_forget(v_at, 32); END IF;
         LEAVE join_line;
     END IF;
     ROLLBACK;
@@ -150,7 +170,7 @@ CREATE PROCEDURE aiodlock_stand(
 SQL SECURITY INVOKER
 BEGIN
     DECLARE v_keep BIGINT DEFAULT p_ttl + 60000000;
-    DECLARE v_is_new_line, v_is_inside TINYINT DEFAULT 0;
+    DECLARE v_is_inside TINYINT DEFAULT 0;
     DECLARE v_word CHAR(8);
     -- include begin
     -- include make
@@ -209,7 +229,6 @@ BEGIN
     ELSE
         SELECT CONCAT_WS(' ', 'waiting', v_last, v_first_ends, v_inside + v_own_serial - v_first, v_size), v_holder;
     END IF;
-    IF v_is_new_line THEN CALL aiodlock_forget(v_now, 2); END IF;
 END
 
 -- part: part_from
@@ -256,7 +275,6 @@ CREATE PROCEDURE aiodlock_part(
 SQL SECURITY INVOKER
 BEGIN
     DECLARE v_keep BIGINT DEFAULT p_bury + 60000000;
-    DECLARE v_is_new_line TINYINT DEFAULT 0;
     -- include begin
     IF p_bury > 0 THEN
         -- include make
