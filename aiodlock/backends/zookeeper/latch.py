@@ -91,7 +91,7 @@ class Latches:
             return False
         return True
 
-    def _changed(self, line: LineId, is_gone: bool) -> None:
+    def _changed(self, line: LineId, path: str, is_gone: bool) -> None:
         self._own(self._look(line))
 
     async def _look(self, line: LineId) -> None:

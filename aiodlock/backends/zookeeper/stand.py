@@ -296,18 +296,18 @@ class Stand:
 
     # --- what the server tells ---------------------------------------------------------------------------------
 
-    def _woken(self, is_gone: bool) -> None:
+    def _woken(self, path: str, is_gone: bool) -> None:
         """Hear that what keeps us out has changed."""
         self._changes += 1
-        if is_gone and self._walks and self._ahead and self._ahead[-1].name == self._target:
+        if is_gone and self._walks and self._ahead and path == f"{self.line.path}/{self._ahead[-1].name}":
             self._ahead = self._ahead[:-1]
         if not (self.leaving or self.inside or self.gone):
             self._via = -1
             self.site.own(self._take_turn())
 
-    def _resized(self, is_gone: bool) -> None:
+    def _resized(self, path: str, is_gone: bool) -> None:
         self._via = -1
-        self._woken(is_gone)
+        self._woken(path, is_gone)
 
     async def _take_turn(self) -> None:
         async with self._verb:
@@ -347,7 +347,7 @@ class Stand:
         read.add_done_callback(self._heard_of_own)
         return read
 
-    def _own_changed(self, is_gone: bool) -> None:
+    def _own_changed(self, path: str, is_gone: bool) -> None:
         self._own_via = -1
         if not (self.leaving or self.gone):
             self._watch_own()
@@ -367,7 +367,7 @@ class Stand:
     def _watch_for_company(self) -> None:
         self.tree.children(self.line.path, self._children_changed).add_done_callback(self._heard_of_children)
 
-    def _children_changed(self, is_gone: bool) -> None:
+    def _children_changed(self, path: str, is_gone: bool) -> None:
         if self.inside and not (self.company or self.leaving or self.gone):
             self._watch_for_company()
 

@@ -14,8 +14,8 @@ from aiodlock.errors import BackendDataError
 
 __all__ = ["BadVersion", "NoNode", "NodeExists", "NotEmpty", "OnEvent", "Stat", "Tree"]
 
-OnEvent: TypeAlias = Callable[[bool], None]
-"""Is told whether what it watches is gone."""
+OnEvent: TypeAlias = Callable[[str, bool], None]
+"""Is told the path that it watches, and whether that is gone."""
 
 NoNode, NodeExists, BadVersion, NotEmpty = exc.NoNode, exc.NodeExists, exc.BadVersion, exc.NotEmpty
 
@@ -142,7 +142,7 @@ class Tree:
         if is_gone:
             told = told | self._watchers.pop((path, True), {})
         for watch in told:
-            watch(is_gone)
+            watch(path, is_gone)
 
     def forget_watches(self) -> None:
         """Expect no more events: the connection they would have come over is gone."""
