@@ -164,7 +164,7 @@ class MySQLWorld(ServerWorld):
 _OPCODES = {"join": {14, 15}, "leave": {2}, "latch": {5}}
 
 
-def _asks_for(verb: str) -> Callable[[bytes], bool]:
+def asks_for(verb: str) -> Callable[[bytes], bool]:
     return lambda chunk: not _OPCODES[verb].isdisjoint(_opcodes(chunk))
 
 
@@ -203,7 +203,7 @@ class ZooKeeperWorld(World):
         return client
 
     def trouble(self, client: LockClient) -> Trouble:
-        return ProxyTrouble(*self._proxies[client], sign=_asks_for)
+        return ProxyTrouble(*self._proxies[client], sign=asks_for)
 
     async def aclose(self) -> None:
         await super().aclose()
