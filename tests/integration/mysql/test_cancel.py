@@ -53,7 +53,9 @@ async def sweep(kind: str, server: MariaDBServer, far: str, admin: Admin) -> lis
     return left
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "lock" else pytest.mark.long) for kind in KINDS]
+)
 async def test_a_cancelled_acquire_leaves_no_row(
     kind: str, server: MariaDBServer, far: str, proxy: FaultProxy, admin: Admin
 ) -> None:

@@ -18,7 +18,7 @@ from tests.integration.redis.test_model import Run
 
 Connect = Callable[..., Awaitable[Client]]
 
-SEEDS = 30
+SEEDS = 20
 SHORT = 0.15  # longer than a step on a busy machine
 _databases = count(1)
 
@@ -78,7 +78,11 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+QUICK = {"no tombstone", "overtaking", "an epoch twice", "company is not told", "nobody is called"}
+every_fault = [pytest.param(fault, marks=() if fault in QUICK else pytest.mark.long) for fault in FAULTS]
+
+
+@pytest.mark.parametrize("fault", every_fault)
 async def test_the_model_finds_a_procedure_with_a_fault(
     fault: str, connect: Connect, admin: Admin, server: MariaDBServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

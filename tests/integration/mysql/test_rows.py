@@ -18,6 +18,7 @@ from aiodlock.errors import (
     LockError,
     LockLostError,
     TooManyWaitersError,
+    UnsupportedError,
 )
 from aiodlock.guards.sql import SqlGuard
 from aiodlock.testing.servers import MariaDBServer
@@ -259,5 +260,5 @@ async def test_the_watchdog_refreshes_the_time_and_notices_a_thief(table: LockTa
 
 async def test_what_a_row_cannot_say_is_refused(table: LockTable) -> None:
     async with LockClient(table) as locks:
-        with pytest.raises(LockError):
+        with pytest.raises(UnsupportedError):
             await locks.semaphore("gpu", permits=2).acquire(wait=1)
