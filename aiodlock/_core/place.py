@@ -268,10 +268,13 @@ class Place:
         self.until = until
 
     def plan_visit(self, now: float) -> None:
-        """Be visited at the next third of the life, at its end, or when somebody's time inside is over."""
-        due = self.last_moment
-        if self.is_renewed and now + self.life / 3 < due:
-            self.engine.watchdog.watch(self, now + self.life / 3, slack=self.life / 32)
+        """Be visited when a third of the life is over, at its end, or when somebody's time inside is over."""
+        due, third = self.last_moment, self.life / 3
+        renewal = self.deadline - 2 * third
+        if renewal <= now:  # less than that was left when it was called
+            renewal = now + third
+        if self.is_renewed and renewal < due:
+            self.engine.watchdog.watch(self, renewal, slack=self.life / 32)
         else:
             self.engine.watchdog.watch(self, due)
 

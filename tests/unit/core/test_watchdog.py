@@ -172,6 +172,18 @@ async def test_ten_thousand_holds_are_renewed_in_batches() -> None:
             hold.release_nowait()
 
 
+@pytest.mark.parametrize("ttl", [1.0, 5.0, 5.5, 8.0, 30.0])
+async def test_a_hold_is_renewed_when_a_third_of_its_ttl_is_over(locks: LockClient, faults: Faults, ttl: float) -> None:
+    """Not much before, and not after: also where a ticket waits for a shorter time than it holds."""
+    async with locks.lock("k", ttl=ttl):
+        await asyncio.sleep(0.29 * ttl)
+        assert "renew" not in faults.sent
+        await asyncio.sleep(0.05 * ttl)
+        assert faults.sent.count("renew") == 1
+        await asyncio.sleep(0.33 * ttl)
+        assert faults.sent.count("renew") == 2
+
+
 async def test_waiting_tickets_and_holds_are_renewed_by_the_same_calls(locks: LockClient, faults: Faults) -> None:
     """What is due together goes out together."""
     renewed: list[int] = []
