@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aiodlock.testing.servers import MariaDBServer, RedisServer
+from aiodlock.testing.servers import MariaDBServer, RedisServer, ZooKeeperServer
 from benchmarks import limits
 from benchmarks.cell import Cell, CellFailedError
 from benchmarks.distance import far_away
@@ -146,6 +146,8 @@ def _ground(plan: Plan) -> Iterator[_Ground]:
             observers["mysql"] = stack.enter_context(contextlib.closing(MysqlObserver(database)))
         if plan.distance:
             urls = {kind: stack.enter_context(far_away(url, plan.distance)) for kind, url in urls.items()}
+        if "zookeeper" in needed:  # neither observed nor moved away: both speak Redis
+            urls["zookeeper"] = stack.enter_context(ZooKeeperServer(empty_for=60.0)).url
         yield _Ground(urls, observers)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from benchmarks.peers import (
     aioredlock,
+    aiozk,
     blocking,
     coredis,
     crooked,
+    kazoo,
     local,
     mysql,
     ours,
@@ -29,6 +31,8 @@ _MODULES = (
     coredis,
     aioredlock,
     mysql,
+    kazoo,
+    aiozk,
     ours,
     crooked,
 )

@@ -60,6 +60,7 @@ _SERVERS: Mapping[str, str | None] = {
     "memory": None,
     "redis": "redis",
     "mysql": "mysql",
+    "zookeeper": "zookeeper",
 }  # backend: what it needs started
 
 _VARIANTS: Mapping[str, tuple[Callable[[str], _Aiodlock], str]] = {

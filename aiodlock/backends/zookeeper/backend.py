@@ -74,9 +74,11 @@ class ZooKeeperBackend:
 
     async def aclose(self) -> None:
         self._on_call = None
-        for stand in self._stands.values():
+        stands = list(self._stands.values())
+        for stand in stands:
             stand.leaving = True
-        await self._session.aclose(insist=bool(self._stands))
+            self._forget(stand)
+        await self._session.aclose(insist=bool(stands))
         for task in self._work:
             task.cancel()
         if self._work:
@@ -97,6 +99,8 @@ class ZooKeeperBackend:
         old = self._stands.get(instead_of) if instead_of is not None else None
         if old is not None:
             old.leaving = True
+        if stand.leaving:  # asked for again before it could be told that it is gone
+            await stand.leave()
         await stand.join(queue=queue, instead_of=old)
         return self._answer(stand, started, life=ticket.ttl if is_new else 0.0)
 
@@ -115,6 +119,8 @@ class ZooKeeperBackend:
         stands = [self._stands.get(ticket.id) for ticket in tickets]
         inside = any(stand is not None and stand.inside for stand in stands)
         await self._session.prove(within=self._session.seconds / (9 if inside else 3))
+        if len(tickets) == 1:  # whoever was just called waits for this
+            return [await self._renew(tickets[0], stands[0], started)]
         return await asyncio.gather(*map(self._renew, tickets, stands, [started] * len(stands)))
 
     async def inspect(self, kind: str, pattern: str) -> Sequence[Row]:
@@ -181,8 +187,7 @@ class ZooKeeperBackend:
         self._forget(stand)
 
     def _forget(self, stand: Stand) -> None:
-        if stand.expiry is not None:
-            stand.expiry.cancel()
+        stand.stop()
         if self._stands.get(stand.ticket.id) is stand:
             del self._stands[stand.ticket.id]
 

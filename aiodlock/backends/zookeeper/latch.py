@@ -13,7 +13,7 @@ from typing import Any
 
 from aiodlock._core.line import Call, LineId, Opened
 from aiodlock.backends.zookeeper.paths import path_of
-from aiodlock.backends.zookeeper.tree import BadVersion, NoNode, NotEmpty, Tree
+from aiodlock.backends.zookeeper.tree import BadVersion, NoNode, NotEmpty, OnEvent, Tree
 from aiodlock.errors import BackendDataError
 
 __all__ = ["Latches"]
@@ -59,7 +59,7 @@ class Latches:
         self._tree = tree
         self._push = push
         self._own = own
-        self._watches: dict[LineId, Callable[[], None]] = {}
+        self._watches: dict[LineId, OnEvent] = {}
 
     async def count(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> int:
         """Make, count and watch the latch; return what is left."""
@@ -91,7 +91,7 @@ class Latches:
             return False
         return True
 
-    def _changed(self, line: LineId) -> None:
+    def _changed(self, line: LineId, path: str, is_gone: bool) -> None:
         self._own(self._look(line))
 
     async def _look(self, line: LineId) -> None:

@@ -26,7 +26,8 @@ from aiodlock._core.line import (
     Waiting,
 )
 from aiodlock.backends.zookeeper.node import OwnNode, heard, settled
-from aiodlock.backends.zookeeper.paths import Node, in_order, is_sized
+from aiodlock.backends.zookeeper.parent import Parent
+from aiodlock.backends.zookeeper.paths import Node, in_order
 from aiodlock.backends.zookeeper.record import Record
 from aiodlock.backends.zookeeper.standing import Standing, blocker, count_inside, standing_of
 from aiodlock.backends.zookeeper.tree import BadVersion, NoNode, Stat, Tree
@@ -35,6 +36,7 @@ from aiodlock.errors import BackendDataError
 __all__ = ["Site", "Stand"]
 
 _TRIES = 20  # a line that changes under every look of ours, or a parent that is removed again and again
+_SHORT_STAY = 0.003  # seconds; less than a batch in company usually takes
 _WALK = 3  # nodes before us that are tried one by one before we list them all
 
 
@@ -55,8 +57,8 @@ class Stand:
         self.site = site
         self.tree = site.tree
         self.ticket = ticket
+        self.line = Parent(site.tree, ticket)
         self.node = OwnNode(site.tree, ticket)
-        self.parent = self.node.parent
         self.leaving = False
         self.gone: Gone | None = None
         self.ends = 0.0  # when we give it up ourselves, unless renewed
@@ -68,16 +70,16 @@ class Stand:
         self._changes = self._seen = 0  # what watches told, and how much of it the present look takes into account
         self._own_via = -1  # the same of what we know of our own node
         self._asks = 0
-        self._size = ticket.size
         self._ahead: Sequence[Node] = ()
         self._target = ""  # the one of them that we watch
         self._front = ""
         self._holder: str | None = None
         self._last = 0
         self._waited = False  # we have answered that we wait
-        self._sized = is_sized(ticket.line.kind)
+        self._just_called = False
+        self._arming: asyncio.TimerHandle | None = None
         # Only where nobody's node can be replaced by a lighter one is the list of those before us good for ever.
-        self._walks = not self._sized and ticket.line.kind != "rwlock"
+        self._walks = not self.line.is_sized and ticket.line.kind != "rwlock"
 
     def __repr__(self) -> str:
         state = "gone" if self.gone else "inside" if self.inside else "waiting"
@@ -90,17 +92,20 @@ class Stand:
             return replace(self.gone, via=session.via)
         if self.inside:
             remaining = max(0.0, min(self.ends, session.valid_until) - started)
-            return Inside(self.node.epoch, remaining, company=self.company, size=self._size, via=session.via)
+            return Inside(self.node.epoch, remaining, company=self.company, size=self.line.size, via=session.via)
         life = self.ticket.waiting_life
         self._waited = True
         self.ends = max(self.ends, started + life)
-        return Waiting(len(self._ahead), life / 3, self._last, self._holder, size=self._size, via=session.via)
+        return Waiting(len(self._ahead), life / 3, self._last, self._holder, size=self.line.size, via=session.via)
 
     # --- verbs -------------------------------------------------------------------------------------------------
 
     async def join(self, *, queue: bool, instead_of: Stand | None) -> None:
         """Stand in line, or look where we stand."""
         async with self._verb:
+            if self.leaving:
+                self.gone = self.gone or Gone(GoneWhy.BURIED)
+                return
             await self._end_doubt()
             if self.gone is not None:
                 return
@@ -109,14 +114,15 @@ class Stand:
             elif queue or not await self._is_busy():
                 await self._stand(instead_of)
             if not (queue or self.inside or self.gone):
-                self.leaving = True
+                self.leaving, self.gone = True, Gone(GoneWhy.BUSY, self._holder)
                 await self.node.delete()
-                self.gone = Gone(GoneWhy.BUSY, self._holder)
 
     async def renew(self, ttl: float) -> None:
         """Look unless we know; and for what no watch tells: that nobody waits any more."""
         async with self._verb:
-            if self.gone is None and self.node.name and (self.company or not self._is_fresh):
+            company_is_news, self._just_called = self._just_called, False
+            in_doubt = (self.company and not company_is_news) or not self._is_fresh
+            if self.gone is None and self.node.name and in_doubt:
                 await self._look_strictly()
             if self.inside and self.gone is None and ttl > self.node.ttl:
                 await self._tell(lambda record: replace(record, ttl=ttl))
@@ -126,7 +132,7 @@ class Stand:
         """Take our node out of the line, also one that we do not know of."""
         self.leaving = True
         async with self._verb:
-            self._ignore_all()
+            self.stop()
             await self.node.delete()
 
     async def change_weight(self, weight: int) -> None:
@@ -147,7 +153,6 @@ class Stand:
         """Hear that the node is gone, and not by us."""
         if self.gone is None and not self.leaving:
             self.gone = Gone(GoneWhy.EXPIRED)
-            self._ignore_all()
             self.site.forget(self)
             self.site.push(TicketGone(self.ticket.id, via=self.tree.session.via))
 
@@ -163,8 +168,10 @@ class Stand:
     async def _stand(self, instead_of: Stand | None) -> None:
         old = instead_of
         for _ in range(_TRIES):
-            first = await self._check_size()
-            if self.gone is not None:
+            self._seen = self._changes
+            first = await self.line.prepare(self._resized)
+            if self.node.weight > self.line.size:
+                self.gone = Gone(GoneWhy.TOO_HEAVY)
                 return
             if old is not None and old.node.name:
                 first.append(self.tree.deletion(old.node.path))
@@ -174,54 +181,21 @@ class Stand:
                 continue
             except NoNode:
                 if old is None:
-                    await self._make_line()
+                    await self.line.make()
                 old = None
                 continue
             if instead_of is not None:
                 self.site.forget(instead_of)
             await self._settle(names)
             return
-        raise BackendDataError(f"{self.parent}: removed or changed again and again; is it used by something else?")
-
-    async def _check_size(self) -> list[Any]:
-        """Know the line's size, and be gone if we are heavier; return what has to be set together with our node."""
-        setting = []
-        self._seen = self._changes
-        while self._sized:
-            try:
-                data, stat = await self.tree.get(self.parent, self._resized)
-            except NoNode:
-                await self._make_line()
-                continue
-            self._size = self._size_in(data)
-            if not stat.children:  # set also if it stays the same: of all who find the line empty one is the first
-                self._size = self.ticket.size
-                setting.append(self.tree.setting(self.parent, str(self._size).encode(), stat.version))
-            break
-        if self.node.weight > self._size:
-            self.gone = Gone(GoneWhy.TOO_HEAVY)
-        return setting
-
-    async def _make_line(self) -> None:
-        await self.tree.make(self.parent, str(self.ticket.size).encode(), container=True)
+        raise BackendDataError(f"{self.line.path}: removed or changed again and again; is it used by something else?")
 
     async def _is_busy(self) -> bool:
         """Look whether there is room without standing in line; if not we are gone."""
         self.tree.session.sync().add_done_callback(heard)
-        try:
-            names, (data, _) = await asyncio.gather(self.tree.children(self.parent), self.tree.get(self.parent))
-            size = self._size_in(data)
-            nodes = in_order(names, size=size)
-            if not nodes or sum(node.weight for node in nodes) + self.node.weight <= size:
-                return False
-            front, _ = await self.tree.get(f"{self.parent}/{nodes[0].name}")
-        except NoNode:
-            return False
-        self.gone = Gone(GoneWhy.BUSY, Record.decode(front).owner)
-        return True
-
-    def _size_in(self, data: bytes) -> int:
-        return int(data) if self._sized and data.isdigit() else self.ticket.size
+        if (holder := await self.line.holder_if_busy(self.node.weight)) is not None:
+            self.gone = Gone(GoneWhy.BUSY, holder)
+        return self.gone is not None
 
     # --- looking -----------------------------------------------------------------------------------------------
 
@@ -236,22 +210,13 @@ class Stand:
 
     async def _look(self) -> None:
         self._seen = self._changes
-        try:
-            if self._sized:
-                about = self.tree.get(self.parent, self._resized)
-                names, (data, _) = await asyncio.gather(self.tree.children(self.parent), about)
-                self._size = self._size_in(data)
-            else:
-                names = await self.tree.children(self.parent)
-        except NoNode:
-            names = []
-        await self._settle(names)
+        await self._settle(await self.line.names(self._resized))
 
     async def _settle(self, names: Sequence[str]) -> None:
         """Act on a listing: be inside, or watch whatever keeps us out."""
         for _ in range(_TRIES):
-            nodes = in_order(names, size=self._size)
-            standing = standing_of(self.node.name, nodes, size=self._size)
+            nodes = in_order(names, size=self.line.size)
+            standing = standing_of(self.node.name, nodes, size=self.line.size)
             if standing is None:
                 self.lose()
                 return
@@ -259,19 +224,19 @@ class Stand:
                 self._enter(standing)
                 return
             self._ahead, via = standing.ahead, self.tree.session.via
-            target = blocker(standing.ahead, self.node.weight, size=self._size)
+            target = blocker(standing.ahead, self.node.weight, size=self.line.size)
             record = await self._watch(target, front=nodes[0]) if target is not None else None
             if target is not None and record is None:  # it has just left
-                names = await self.tree.children(self.parent)
+                names = await self.tree.children(self.line.path)
                 continue
-            if target is None or (record and record.inside and max(target.weight, self.node.weight) < self._size):
-                names = await self.tree.children(self.parent, self._woken)
-                if in_order(names, size=self._size) != nodes:
+            if target is None or (record and record.inside and max(target.weight, self.node.weight) < self.line.size):
+                names = await self.tree.children(self.line.path, self._woken)
+                if in_order(names, size=self.line.size) != nodes:
                     continue
                 await self._read(front=nodes[0])
             self._know(via)
             return
-        raise BackendDataError(f"{self.parent}: changes faster than it can be read")
+        raise BackendDataError(f"{self.line.path}: changes faster than it can be read")
 
     def _know(self, via: int) -> None:
         """Be up to date, unless a watch has told something since the look began: then another look is under way."""
@@ -280,10 +245,10 @@ class Stand:
     async def _watch(self, target: Node, *, front: Node) -> Record | None:
         """Watch the one that blocks us; return what it holds, None if it is not there."""
         self._target = target.name
-        watched = self.tree.get(f"{self.parent}/{target.name}", self._woken)
+        watched = self.tree.get(f"{self.line.path}/{target.name}", self._woken)
         await self._read(watched, front=front)
         if isinstance(watched.exception(), NoNode):
-            self.tree.ignore(f"{self.parent}/{target.name}", self._woken)
+            self.tree.ignore(f"{self.line.path}/{target.name}", self._woken)
             return None
         data, stat = watched.result()
         if target.name == front.name:
@@ -292,7 +257,7 @@ class Stand:
 
     async def _read(self, *reads: asyncio.Future[Any], front: Node) -> None:
         """Wait for *reads*; in the same go know who is at the front, and watch our own node."""
-        about = None if front.name in (self._front, self._target) else self.tree.get(f"{self.parent}/{front.name}")
+        about = None if front.name in (self._front, self._target) else self.tree.get(f"{self.line.path}/{front.name}")
         own = self._watch_own()
         await settled(*(read for read in (*reads, about, own) if read is not None))
         if about is not None and not about.exception():
@@ -306,14 +271,22 @@ class Stand:
         was_inside, self.inside = self.inside, True
         self._know(self.tree.session.via)
         self._ahead, self.company = (), standing.company
-        self._watch_own()
-        if not self.company:
-            self._watch_for_company()
+        if self._arming is None:
+            self._arming = asyncio.get_running_loop().call_later(_SHORT_STAY, self._arm)
         if self._waited and not was_inside:
+            self._just_called = True
             # Of no connection, so that it means "look": how long we are inside is told by the session, not by our life.
             self.site.push(Called(self.ticket.line, self.ticket.id, self.node.epoch, self.company))
-        if self._sized and standing.behind and not was_inside:  # the next one may watch us until we are let in
+        if self.line.is_sized and standing.behind and not was_inside:  # the next one may watch us until we are let in
             self.site.own(self._tell(lambda record: replace(record, inside=True)))
+
+    def _arm(self) -> None:
+        """Begin to watch, once we stay: most are inside too shortly to be told anything."""
+        self._arming = None
+        if not (self.leaving or self.gone):
+            self._watch_own()
+            if not self.company:
+                self._watch_for_company()
 
     async def _tell(self, change: Callable[[Record], Record]) -> None:
         try:
@@ -323,16 +296,18 @@ class Stand:
 
     # --- what the server tells ---------------------------------------------------------------------------------
 
-    def _woken(self) -> None:
+    def _woken(self, path: str, is_gone: bool) -> None:
         """Hear that what keeps us out has changed."""
         self._changes += 1
+        if is_gone and self._walks and self._ahead and path == f"{self.line.path}/{self._ahead[-1].name}":
+            self._ahead = self._ahead[:-1]
         if not (self.leaving or self.inside or self.gone):
             self._via = -1
             self.site.own(self._take_turn())
 
-    def _resized(self) -> None:
+    def _resized(self, path: str, is_gone: bool) -> None:
         self._via = -1
-        self._woken()
+        self._woken(path, is_gone)
 
     async def _take_turn(self) -> None:
         async with self._verb:
@@ -341,18 +316,22 @@ class Stand:
 
     async def _walk(self) -> None:
         """Go to the next one before us that is still there, without listing them all."""
-        for node in reversed(self._ahead[-_WALK:]):
-            via, self._seen = self.tree.session.via, self._changes
+        self._seen = self._changes
+        for _ in range(_WALK):
+            if not self._ahead:
+                break
+            node, via = self._ahead[-1], self.tree.session.via
             if await self._watch(node, front=self._ahead[0]):
                 self._know(via)
                 return
-            self._ahead = self._ahead[: self._ahead.index(node)]
+            if self._ahead and self._ahead[-1] is node:
+                self._ahead = self._ahead[:-1]
         if self._ahead:
             await self._look()
             return
         self.tree.session.sync().add_done_callback(heard)  # for the look that follows
         try:
-            company = await self.tree.count(self.parent) > 1
+            company = await self.tree.count(self.line.path) > 1
         except NoNode:
             self.lose()
             return
@@ -368,7 +347,7 @@ class Stand:
         read.add_done_callback(self._heard_of_own)
         return read
 
-    def _own_changed(self) -> None:
+    def _own_changed(self, path: str, is_gone: bool) -> None:
         self._own_via = -1
         if not (self.leaving or self.gone):
             self._watch_own()
@@ -386,22 +365,25 @@ class Stand:
             self.site.push(AskedToGo(self.ticket.id, record.asked, via=self.tree.session.via))
 
     def _watch_for_company(self) -> None:
-        self.tree.children(self.parent, self._children_changed).add_done_callback(self._heard_of_children)
+        self.tree.children(self.line.path, self._children_changed).add_done_callback(self._heard_of_children)
 
-    def _children_changed(self) -> None:
+    def _children_changed(self, path: str, is_gone: bool) -> None:
         if self.inside and not (self.company or self.leaving or self.gone):
             self._watch_for_company()
 
     def _heard_of_children(self, read: asyncio.Future[list[str]]) -> None:
         if read.cancelled() or read.exception() or self.leaving or self.gone or self.company:
             return
-        nodes = in_order(read.result(), size=self._size)
-        if count_inside(nodes, self._size) < len(nodes):
+        nodes = in_order(read.result(), size=self.line.size)
+        if count_inside(nodes, self.line.size) < len(nodes):
             self.company = True
             self.site.push(CompanyCame(self.ticket.id, via=self.tree.session.via))
 
-    def _ignore_all(self) -> None:
-        """Let nothing that we watched keep us in memory."""
-        self.tree.ignore(self.parent, self._resized, self._children_changed, self._woken)
+    def stop(self) -> None:
+        """Let no timer and nothing that we watched keep us in memory."""
+        for timer in (self._arming, self.expiry):
+            if timer is not None:
+                timer.cancel()
+        self.tree.ignore(self.line.path, self._resized, self._children_changed, self._woken)
         for name, watch in ((self._target, self._woken), (self.node.name, self._own_changed)):
-            self.tree.ignore(f"{self.parent}/{name}", watch)
+            self.tree.ignore(f"{self.line.path}/{name}", watch)

@@ -14,7 +14,8 @@ from aiodlock.errors import BackendDataError
 
 __all__ = ["BadVersion", "NoNode", "NodeExists", "NotEmpty", "OnEvent", "Stat", "Tree"]
 
-OnEvent: TypeAlias = Callable[[], None]
+OnEvent: TypeAlias = Callable[[str, bool], None]
+"""Is told the path that it watches, and whether that is gone."""
 
 NoNode, NodeExists, BadVersion, NotEmpty = exc.NoNode, exc.NodeExists, exc.BadVersion, exc.NotEmpty
 
@@ -136,12 +137,12 @@ class Tree:
 
     def on_event(self, kind: int, path: str) -> None:
         """Tell those who watch *path*; once."""
-        is_children = kind == protocol.WatchEvent.CHILDREN_CHANGED
+        is_gone, is_children = kind == protocol.WatchEvent.DELETED, kind == protocol.WatchEvent.CHILDREN_CHANGED
         told = self._watchers.pop((path, is_children), {})
-        if kind == protocol.WatchEvent.DELETED:
+        if is_gone:
             told = told | self._watchers.pop((path, True), {})
         for watch in told:
-            watch()
+            watch(path, is_gone)
 
     def forget_watches(self) -> None:
         """Expect no more events: the connection they would have come over is gone."""

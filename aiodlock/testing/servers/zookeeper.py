@@ -29,21 +29,22 @@ _JVM = (
     "-Dzookeeper.admin.enableServer=false",
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Dzookeeper.forceSync=no",
-    "-Dznode.container.checkIntervalMs=100",  # an empty line goes at once; usually it is a minute
 )
 
 
 class ZooKeeperServer(Server):
     """One node, alone or of an ensemble; *settings* are further lines of its configuration.
 
+    Empty containers are removed after about *empty_for* seconds; by ZooKeeper's own default it is a minute.
     A tick is a fifth of a second, so that sessions may be as short as 0.4 seconds.
     """
 
     program = "java"
     install = "apt-get install --no-install-recommends zookeeper"
 
-    def __init__(self, *, settings: Sequence[str] = (), number: int = 0) -> None:
+    def __init__(self, *, settings: Sequence[str] = (), number: int = 0, empty_for: float = 0.1) -> None:
         super().__init__()
+        self._empty_for = empty_for
         (self.directory / "data").mkdir()
         if number:
             (self.directory / "data" / "myid").write_text(f"{number}\n")
@@ -73,7 +74,8 @@ class ZooKeeperServer(Server):
     def command(self) -> Sequence[str]:
         path = ":".join(map(str, _JARS))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return (self.program, *_JVM, "-cp", path, main, str(self._configuration))
+        containers = f"-Dznode.container.checkIntervalMs={self._empty_for * 1000:.0f}"
+        return (self.program, *_JVM, containers, "-cp", path, main, str(self._configuration))
 
     def is_ready(self) -> bool:
         return bool(self.mode)

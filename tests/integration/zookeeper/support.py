@@ -45,10 +45,10 @@ async def nodes(client: LockClient, key: str) -> list[str]:
         return []
 
 
-async def delete(client: LockClient, path: str) -> None:
-    """Delete a node as an administrator would."""
+async def delete(client: LockClient, *paths: str) -> None:
+    """Delete nodes as an administrator would, all in one step."""
     assert isinstance(client.backend, ZooKeeperBackend)
-    await client.backend._tree.change(client.backend._tree.deletion(path))
+    await client.backend._tree.change(*map(client.backend._tree.deletion, paths))
 
 
 async def in_line(client: LockClient, key: str, count: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from aiodlock.testing.servers import ZooKeeperServer
 from tests.integration.zookeeper.support import LATE, SESSION, client, in_line
 
@@ -26,6 +28,7 @@ async def test_a_fixed_lease_longer_than_the_session_is_kept_and_ends(server: Zo
         await next_.release()
 
 
+@pytest.mark.long
 async def test_a_lease_is_extended_beyond_the_session(server: ZooKeeperServer, key: str) -> None:
     """A fixed one, once more for as long."""
     async with client(server.url) as mine:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +13,7 @@ from aiodlock.backends.zookeeper.node import OwnNode
 from aiodlock.backends.zookeeper.stand import Stand
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
-from tests.conformance.worlds import ZooKeeperTrouble
+from tests.conformance.worlds import ProxyTrouble, asks_for
 from tests.integration.zookeeper.support import (
     answers,
     client,
@@ -29,14 +28,14 @@ from tests.integration.zookeeper.support import (
 
 
 @pytest.fixture
-def trouble(proxy: FaultProxy) -> Iterator[ZooKeeperTrouble]:
-    return ZooKeeperTrouble([proxy])
+def trouble(proxy: FaultProxy) -> ProxyTrouble:
+    return ProxyTrouble(proxy, sign=asks_for)
 
 
 async def _lose_the_answer_of_a_create(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
     async with client(url_of(proxy.port), session=8.0) as mine, client(server.url) as other:
         async with other.lock(key):
-            ZooKeeperTrouble([proxy]).drop_reply("join")
+            ProxyTrouble(proxy, sign=asks_for).drop_reply("join")
             acquiring = asyncio.create_task(mine.lock(key).acquire(3.0))
             await until(lambda: proxy.counts.replies_dropped == 1)
             await until(lambda: answers(mine))
@@ -66,7 +65,7 @@ async def test_that_finds_a_client_that_makes_another(
         await _lose_the_answer_of_a_create(server, proxy, key)
 
 
-async def _release_without_a_connection(server: ZooKeeperServer, trouble: ZooKeeperTrouble, url: str, key: str) -> None:
+async def _release_without_a_connection(server: ZooKeeperServer, trouble: ProxyTrouble, url: str, key: str) -> None:
     async with client(url, session=8.0) as mine, client(server.url) as other:
         hold = await mine.lock(key, ttl=0.5).acquire()
         trouble.go_down()
@@ -79,7 +78,7 @@ async def _release_without_a_connection(server: ZooKeeperServer, trouble: ZooKee
 
 
 async def test_a_release_without_a_connection_is_made_up_for(
-    server: ZooKeeperServer, proxy: FaultProxy, trouble: ZooKeeperTrouble, key: str
+    server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
     """The node would stay as long as the session: it goes with the reconnect."""
     await _release_without_a_connection(server, trouble, url_of(proxy.port), key)
@@ -88,7 +87,7 @@ async def test_a_release_without_a_connection_is_made_up_for(
 async def test_that_finds_a_node_that_is_forgotten(
     server: ZooKeeperServer,
     proxy: FaultProxy,
-    trouble: ZooKeeperTrouble,
+    trouble: ProxyTrouble,
     key: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -103,7 +102,7 @@ async def test_that_finds_a_node_that_is_forgotten(
 
 
 async def test_the_node_of_a_lost_session_is_nobodys(
-    server: ZooKeeperServer, proxy: FaultProxy, trouble: ZooKeeperTrouble, key: str
+    server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
     """Made without an answer, its session ended meanwhile: it is not adopted, and the next ticket gets in."""
     async with client(url_of(proxy.port)) as mine, client(server.url) as other:
@@ -167,8 +166,7 @@ async def test_a_line_removed_under_its_waiters_is_made_again(server: ZooKeeperS
         hold = await mine.lock(key).acquire()
         waiters = [asyncio.create_task(who.lock(key, fair=True).acquire()) for who in (mine, other)]
         await in_line(admin, key, 3)
-        for name in await nodes(admin, key):
-            await delete(admin, f"/aiodlock/lock/{key}/{name}")
+        await delete(admin, *(f"/aiodlock/lock/{key}/{name}" for name in await nodes(admin, key)))
         async with asyncio.timeout(5.0):
             done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
             assert hold.lost
