@@ -1,8 +1,9 @@
 """Stock against what people write today, each number beside its floor: ``python -m benchmarks.stock [--check]``.
 
 10,000 articles, 20,000 buyers, 1,000 at a time, one process, a Redis of its own. Rounds are interleaved, and ratios are
-formed within a round. The rival of `stock.take` is a script per order that decrements a number, through redis-py: it
-knows no orders, so a lost reply costs it an article. The rival of the sale under locks is redis-py's Lock.
+formed within a round; beside them stands the ratio by CPU time of this process. The rival of `stock.take` is a script
+per order that decrements a number, through redis-py: it knows no orders, so a lost reply costs it an article. The rival
+of the sale under locks is redis-py's Lock.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Sold:
     """How one round of one way went."""
 
     per_second: float  # buyers served, refused ones too
+    cpu: float  # seconds of this process for each of them
     oversold: int
     unsold: int
 
@@ -62,7 +64,7 @@ async def rush(buy: Buy, crowd: Crowd) -> Sold:
     """Let buyers in until all are served, or the crowd's seconds are over."""
     buyers = iter(range(crowd.buyers))
     served = sold = 0
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
 
     async def lane() -> None:
         nonlocal served, sold
@@ -76,7 +78,8 @@ async def rush(buy: Buy, crowd: Crowd) -> Sold:
     await asyncio.gather(*(lane() for _ in range(crowd.at_once)))
     took = time.perf_counter() - began
     unsold = max(0, min(crowd.stock, crowd.buyers) - sold) if served == crowd.buyers else 0
-    return Sold(served / took, max(0, sold - crowd.stock), unsold)
+    cpu = (time.process_time() - cpu) / max(1, served)
+    return Sold(served / took, cpu, max(0, sold - crowd.stock), unsold)
 
 
 # --- ways to sell ------------------------------------------------------------------------------------------
@@ -192,8 +195,10 @@ async def _several(way: Way, url: str, crowd: Crowd) -> Sold:
     while not sales or (len(sales) < _SALES and time.perf_counter() - began < crowd.seconds):
         async with way(url, crowd) as buy:
             sales.append(await rush(buy, crowd))
-    middle = Spread.of([sold.per_second for sold in sales]).median
-    return Sold(middle, sum(sold.oversold for sold in sales), sum(sold.unsold for sold in sales))
+    rate, cpu = (
+        Spread.of(figures).median for figures in zip(*((one.per_second, one.cpu) for one in sales), strict=True)
+    )
+    return Sold(rate, cpu, sum(sold.oversold for sold in sales), sum(sold.unsold for sold in sales))
 
 
 async def rounds(count: int, crowd: Crowd) -> list[Check]:
@@ -216,7 +221,9 @@ def _ratio(found: dict[str, list[Sold]], ours: str, theirs: str, floor: float) -
     pairs = list(zip(found[ours], found[theirs], strict=True))
     ratio = Spread.of([one.per_second / other.per_second for one, other in pairs])
     rates = [Spread.of([sold.per_second for sold in found[name]]).median for name in (ours, theirs)]
-    spread = f"{ratio.least:.2f}-{ratio.most:.2f}, {number(rates[0])}/s against {number(rates[1])}/s"
+    by_cpu = Spread.of([other.cpu / one.cpu for one, other in pairs]).median
+    against = f"{number(rates[0])}/s against {number(rates[1])}/s; by CPU {by_cpu:.2f}"
+    spread = f"{ratio.least:.2f}-{ratio.most:.2f}, {against}"
     return Check(f"{ours}: x {theirs}", ratio.median, least=floor, spread=spread)
 
 

@@ -38,7 +38,7 @@ class _Wish:
 
     @property
     def is_wanted(self) -> bool:
-        return any(not waiter.done() for waiter in self.waiters)
+        return not self.waiters[0].done() or any(not waiter.done() for waiter in self.waiters)
 
 
 class Checkout:
@@ -90,8 +90,10 @@ class Checkout:
         if isinstance(answers, BackendError):
             self._failed(call, answers)
             return
+        doubts = self._in_doubt
         for wish, answer in zip(call.sent, answers, strict=True):
-            self._in_doubt.pop(wish.take.order, None)
+            if doubts:
+                doubts.pop(wish.take.order, None)
             for waiter in wish.waiters:
                 if not waiter.done():
                     waiter.set_result(answer)

@@ -180,17 +180,16 @@ class SegmentedStock:
         return await self._ask(partial(self._room.outbox, done, check_count("most", most)))
 
     def _wish(self, buyer: str, order: str, quantity: int, hold_for: float) -> asyncio.Future[Sale | Differs]:
-        check_count("quantity", quantity)
+        if type(quantity) is not int or quantity != 1:
+            check_count("quantity", quantity)
         home = segment_of(check_key(buyer, what="buyer"), self._terms.segments)
         return self._open_checkout().take(Take(check_key(order, what="order"), buyer, quantity, home, hold_for))
 
     def _sold(self, order: str, quantity: int, answer: Sale | Differs) -> Sale:
-        if isinstance(answer, Taken):
-            engine = self._client._at_work()
-            if engine.is_loud:
-                engine.emit(StockTaken(self.key, order, quantity, answer.segment))
-        elif isinstance(answer, Differs):
+        if isinstance(answer, Differs):
             raise self._differs(answer)
+        if isinstance(answer, Taken) and self._checkout is not None and self._checkout.engine.is_loud:
+            self._checkout.engine.emit(StockTaken(self.key, order, quantity, answer.segment))
         return answer
 
     def _open_checkout(self) -> Checkout:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import time
@@ -25,7 +26,8 @@ from aiodlock.policy import check_count
 __all__ = ["KafkaSink"]
 
 _MOST_IN_CALL = 1000
-_ENDED_WITHIN = 30.0
+_ENDED_WITHIN = 60.0
+_LAST_TRIES = 3
 
 
 class KafkaSink:
@@ -62,12 +64,13 @@ class KafkaSink:
         await finish(asyncio.ensure_future(self._end()), within=_ENDED_WITHIN)
 
     async def _end(self) -> None:
+        """Publish what was told last; a broker that is not well gets three tries."""
         await self._keeper.aclose()
-        try:
-            while self._events:  # what was told last, if the broker is well
-                await self._step()
-        except Exception:
-            self.dropped += len(self._events)
+        for _ in range(_LAST_TRIES):
+            with contextlib.suppress(Exception):
+                while self._events:
+                    await self._step()
+        self.dropped += len(self._events)
         await self._publisher.aclose()
 
     @property

@@ -104,6 +104,10 @@ async def has_failed(sink: KafkaSink) -> bool:
     return sink.failures > 0
 
 
+async def has_told_all(sink: KafkaSink) -> bool:
+    return not sink._events
+
+
 async def rows_become(writer: OrderWriter, stock: str, expected: tuple[int, int, int], *, within: float = 30.0) -> None:
     """Return when there are so many orders, with so much in all, and so much returned."""
 

@@ -22,6 +22,7 @@ from tests.integration.orders.conftest import (
     Shop,
     has_failed,
     has_part,
+    has_told_all,
     has_written,
     is_empty,
     landed,
@@ -315,7 +316,7 @@ async def test_events_of_locks_and_stock_reach_kafka_in_order_per_key(
     kafka: KafkaServer, redis: RedisServer, topic: str
 ) -> None:
     """Keyed by key; a broker that is away for a while costs nothing but time."""
-    sink = KafkaSink(kafka.bootstrap, topic=topic, patience=2.0)
+    sink = KafkaSink(kafka.bootstrap, topic=topic, patience=5.0)
     async with sink, aiodlock.connect(redis.url, on_event=sink) as locks:
         for _ in range(3):
             async with locks.lock(topic):
@@ -323,9 +324,11 @@ async def test_events_of_locks_and_stock_reach_kafka_in_order_per_key(
         stock = locks.stock(f"{topic}-stock")
         await stock.load(2)
         await stock.take(buyer="ann", order="o-1")
+        await until(lambda: has_told_all(sink))
         with kafka.paused():
             await stock.put_back(buyer="ann", order="o-1")
             await until(lambda: has_failed(sink))
+        await until(lambda: has_told_all(sink))
     told = [json.loads(value) for value in await read(kafka, topic, 8)]
     names = {key: [one["name"] for one in told if one["key"] == key] for key in (topic, stock.key)}
     assert names[topic] == ["lock.acquired", "lock.released"] * 3
