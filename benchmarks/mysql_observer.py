@@ -27,8 +27,8 @@ class MysqlObserver:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._connection = self._do(_connect(server.port))
         self._asked = 0
+        self._connection = self._do(_connect(server.port))
         self.version: str = self._ask("SELECT VERSION()")[0][0] + f", {server.flushing}"
 
     def clean(self) -> None:
@@ -61,7 +61,7 @@ class MysqlObserver:
         self._loop.close()
 
     def _ask(self, statement: str) -> Any:
-        self._asked = getattr(self, "_asked", 0) + 1
+        self._asked += 1
         return self._do(_query(self._connection, statement))
 
     def _do(self, work: Any) -> Any:

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 import asyncmy
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 import aiodlock
-from aiodlock.inventory.orders import OrderWriter, OutboxRelay, Publisher
+from aiodlock.inventory.orders import OrderWriter, OutboxRelay, Publisher, make_topics
 from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer
 from benchmarks.core import Check, verdict
 from benchmarks.figures import Spread
@@ -45,12 +44,7 @@ class Servers:
     async def topic(self) -> str:
         """Make a fresh topic of four partitions."""
         name = f"bench-{next(_numbers)}"
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
-        await admin.start()
-        try:
-            await admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=1)])
-        finally:
-            await admin.close()
+        await make_topics(self.kafka.bootstrap, name)
         return name
 
 

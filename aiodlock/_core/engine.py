@@ -228,7 +228,8 @@ class Engine:
         elif place := self.places.get(call.id):
             self._hear(place, call)
         elif isinstance(call, Called):
-            self.work.own(self.backend.leave(Ticket(call.line, call.id)), lambda _: None)
+            # Buried: a join of it may still be on its way.
+            self.work.own(self.backend.leave(Ticket(call.line, call.id), bury=True), lambda _: None)
 
     def _catch_up(self) -> None:
         """Repeat at once what had no answer, then look what was missed: nobody waits for a pause of the outage.

@@ -52,8 +52,11 @@ class Leaving:
             await asyncio.wait((self._emptied,), timeout=within)
 
     def stop(self) -> None:
+        """Let everybody go on: nothing more is sent."""
         if self._timer is not None:
             self._timer.cancel()
+        for place in self._since:
+            _let_go_on(place)
 
     def _look(self) -> None:
         """Let those go on who have waited long enough."""
@@ -62,8 +65,12 @@ class Leaving:
         for place, since in self._since.items():
             if since > overdue:
                 break
-            if place.left is not None and not place.left.done():
-                place.left.set_result(None)
+            _let_go_on(place)
+
+
+def _let_go_on(place: Place) -> None:
+    if place.left is not None and not place.left.done():
+        place.left.set_result(None)
 
 
 async def see_off(place: Place, left: asyncio.Future[None]) -> None:

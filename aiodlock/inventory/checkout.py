@@ -64,9 +64,10 @@ class Checkout:
 
     def _wish(self, take: Take) -> _Wish:
         wish = self._wishes.get(take.order)
-        if wish is not None and wish.take._replace(again=False) == take:
+        # One that nobody waits for any more may have been left out of its call, and is not answered.
+        if wish is not None and wish.is_wanted and wish.take._replace(again=False) == take:
             return wish
-        if take.order in self._in_doubt:
+        if wish is not None or take.order in self._in_doubt:
             take = take._replace(again=True)
         wish = self._wishes[take.order] = _Wish(take)
         if not self._queue:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import time
@@ -15,6 +16,7 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
+from aiodlock._core.cancel import finish
 from aiodlock.events import Event
 from aiodlock.inventory.orders.keeper import Keeper
 from aiodlock.inventory.orders.publisher import Publisher
@@ -23,6 +25,7 @@ from aiodlock.policy import check_count
 __all__ = ["KafkaSink"]
 
 _MOST_IN_CALL = 1000
+_ENDED_WITHIN = 30.0
 
 
 class KafkaSink:
@@ -56,6 +59,9 @@ class KafkaSink:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await finish(asyncio.ensure_future(self._end()), within=_ENDED_WITHIN)
+
+    async def _end(self) -> None:
         await self._keeper.aclose()
         try:
             while self._events:  # what was told last, if the broker is well

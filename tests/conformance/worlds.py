@@ -151,9 +151,7 @@ class RedlockWorld(_ServersWorld):
 
 
 class MySQLWorld(ServerWorld):
-    """A real MariaDB. A verb takes a few times as long as on Redis, and a machine that is busy shows it."""
-
-    ttl = 2.0
+    """A real MariaDB."""
 
     def backend_at(self, port: int) -> Backend:
         return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")

@@ -131,6 +131,18 @@ def testing(locks: LockClient) -> None:
         run(check, MyWorld())
 
 
+async def stock(locks: LockClient) -> None:
+    stock = locks.stock("sku:42", segments=16)
+    match await stock.take(buyer="u-17", order="o-9"):
+        case aiodlock.Taken(segment=segment):
+            assert_type(segment, int)
+        case aiodlock.SoldOut() | aiodlock.AlreadyTaken() | aiodlock.Returned() as no:
+            assert_type(no, aiodlock.SoldOut | aiodlock.AlreadyTaken | aiodlock.Returned)
+    assert_type((await stock.remaining()).total, int)
+    assert_type((await stock.audit()).is_balanced, bool)
+    await stock.take("u-17", "o-9")  # type: ignore[call-arg]
+
+
 async def synchronizers(locks: LockClient) -> None:
     async with locks.rwlock("menu").write() as hold:
         assert_type(await hold.downgrade(), None)

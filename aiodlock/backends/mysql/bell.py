@@ -85,7 +85,7 @@ class Bell:
                 (mail,) = await _insist(link, query("mail", client=self._client))
                 self._hand_over(mail)
                 if not mail and woken_by is _Woken.BY_TIME:
-                    await _insist(link, call("forget", 0, _FORGET))
+                    await _insist(link, call("forget", _FORGET))
                 elif woken_by is _Woken.ALONE:
                     await _insist(link, query("get_up", pillow=pillow_of(self._client)))
                     await asyncio.sleep(_ALONE)

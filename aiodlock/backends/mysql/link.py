@@ -92,8 +92,8 @@ class Link:
             self._connection._execute_command(COM_QUERY, statements.encode()).send(None)
         except StopIteration:
             return True
-        except (DriverError, OSError):
-            return False
+        except Exception:
+            return False  # who reads the answer hears why
         return False
 
     async def first(self, statements: str | None) -> Rows | None:
@@ -129,13 +129,16 @@ class Link:
     async def _read(self, reading: Any) -> Rows | None:
         try:
             await reading
-        except (DriverError, OSError, RuntimeError) as error:
+        except (
+            Exception
+        ) as error:  # also what a driver raises that has lost its place: the connection is then of no use
             raise self._explain(error) from error
         result = self._connection._result
         return result.rows if result.field_count else None
 
     def _explain(self, error: Exception) -> BackendError:
-        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        is_servers = isinstance(error, DriverError) and error.args and isinstance(error.args[0], int)
+        code = error.args[0] if is_servers else 0
         message = f"{self.where}: {self._reason or (error.args[-1] if error.args else repr(error))}"
         # 2000 to 2999 are the driver's own: the connection is lost. So is it for everything that is no server's word.
         if code < 1000 or 2000 <= code < 3000 or code in _OVER:

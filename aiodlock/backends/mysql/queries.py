@@ -48,6 +48,7 @@ Rows: TypeAlias = Sequence[tuple[Any, ...]]
 VERSION = 1  # of tables and procedures: grows with every change of sql/schema.sql and sql/verbs.sql
 
 _BLOCK = re.compile(r"^-- (name|part): (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _INCLUDE = re.compile(r"^ *-- include (\w+)$", re.MULTILINE)
 _WHY = {
     b"buried": GoneWhy.BURIED,
@@ -82,7 +83,7 @@ def procedures() -> list[str]:
 
 def query(name: str, **values: bytes | float | Sequence[int]) -> str:
     """Return a statement of ``queries.sql``, filled in."""
-    return _blocks("queries")["name"][name].format_map({key: literal(value) for key, value in values.items()})
+    return _bare(name).format_map({key: literal(value) for key, value in values.items()})
 
 
 def call(procedure: str, *arguments: bytes | float) -> str:
@@ -99,6 +100,12 @@ def literal(value: bytes | float | Sequence[int]) -> str:
             return repr(+value)
         case _:
             return ", ".join(map(repr, map(int, value)))
+
+
+@cache
+def _bare(name: str) -> str:
+    """Return a statement of ``queries.sql`` without its comments: it is sent again and again."""
+    return _COMMENT.sub("", _blocks("queries")["name"][name])
 
 
 @cache

@@ -183,6 +183,8 @@ class RedlockBackend:
         if stand.epoch:
             return (await self._council.renew([(stand, ticket)]))[0]
         answer = await self._council.let_in(stand)
+        if isinstance(answer, Gone) and not queue:
+            self._stands.pop(ticket.id, None)  # whoever only tried does not leave
         if isinstance(answer, Inside) or not queue or stand.is_over:
             return answer
         self._council.hang_up(ticket)

@@ -10,6 +10,16 @@ from aiodlock.inventory.orders.books import Reconciliation, reconcile
 from aiodlock.inventory.orders.message import Message
 from aiodlock.inventory.orders.publisher import Publisher
 from aiodlock.inventory.orders.relay import OutboxRelay
+from aiodlock.inventory.orders.topics import make_topics
 from aiodlock.inventory.orders.writer import OrderWriter, Rows
 
-__all__ = ["Message", "OrderWriter", "OutboxRelay", "Publisher", "Reconciliation", "Rows", "reconcile"]
+__all__ = [
+    "Message",
+    "OrderWriter",
+    "OutboxRelay",
+    "Publisher",
+    "Reconciliation",
+    "Rows",
+    "make_topics",
+    "reconcile",
+]

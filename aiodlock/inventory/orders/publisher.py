@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from aiodlock.errors import BackendUnavailableError, MissingDependencyError
+from aiodlock.inventory.orders.driver import end, start
 
 try:
     from aiokafka import AIOKafkaProducer
@@ -16,8 +16,6 @@ except ImportError as error:
     raise MissingDependencyError("Kafka", extra="kafka") from error
 
 __all__ = ["Publisher"]
-
-_STOPPED_WITHIN = 2.0
 
 
 class Publisher:
@@ -69,7 +67,7 @@ class Publisher:
                 linger_ms=2,
                 request_timeout_ms=int(self._patience * 1000),
             )
-            await self._producer.start()
+            await start(self._producer, within=2 * self._patience)
         return self._producer
 
     async def _throw_away(self) -> None:
@@ -79,7 +77,4 @@ class Publisher:
         # Not stop(): it waits for batches that a dead broker never takes. The connections end, and with them what was
         # sent; then the sender, and what it connected to meanwhile.
         producer._closed = True
-        for step in (producer.client.close, producer._sender.close, producer.client.close):
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(_STOPPED_WITHIN):
-                    await step()
+        await end(producer.client.close, producer._sender.close, producer.client.close)

@@ -6,6 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from aiodlock._core.cancel import finish
 from aiodlock.errors import ConfigurationError
 from aiodlock.events import TaskFailed
 from aiodlock.inventory.orders.keeper import Keeper
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutboxRelay"]
 
+_ENDED_WITHIN = 10.0
 _TTL = 5.0  # seconds after which another relay takes over from one that died
 _MOST_ENTRIES = 50  # read and published in one go: up to a hundred orders each
 
@@ -48,6 +50,9 @@ class OutboxRelay:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await finish(asyncio.ensure_future(self._end()), within=_ENDED_WITHIN)
+
+    async def _end(self) -> None:
         await self._keeper.aclose()
         await self._publisher.aclose()
 

@@ -7,7 +7,6 @@ read: a writer that was replaced and does not know it changes nothing. Kafka's o
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,10 +16,12 @@ from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
+from aiodlock._core.cancel import finish
 from aiodlock._core.stock import Move
 from aiodlock.errors import BackendDataError, BackendUnavailableError
 from aiodlock.events import EventSink
 from aiodlock.inventory.orders.database import Database
+from aiodlock.inventory.orders.driver import end, start
 from aiodlock.inventory.orders.keeper import Keeper
 from aiodlock.inventory.orders.message import Message
 from aiodlock.inventory.orders.publisher import Publisher
@@ -29,6 +30,7 @@ __all__ = ["OrderWriter", "Rows"]
 
 _STATES = {Move.RESERVED: 1, Move.TAKEN: 2, Move.CONFIRMED: 3, Move.RETURNED: 4}
 _MOST_RECORDS = 1000  # in one transaction
+_ENDED_WITHIN = 10.0
 _POLL = 0.2
 _PATIENCE = 10.0
 
@@ -76,6 +78,7 @@ class OrderWriter:
         self._database = Database(database)
         self._consumer: Any = None
         self._next: dict[TopicPartition, int] = {}
+        self._turn = asyncio.Lock()  # at the database: partitions are given to us while we write
         self._keeper = Keeper(f"writer of {topic}", self._step, idle=0.0, on_event=on_event)
 
     async def __aenter__(self) -> Self:
@@ -85,6 +88,9 @@ class OrderWriter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await finish(asyncio.ensure_future(self._end()), within=_ENDED_WITHIN)
+
+    async def _end(self) -> None:
         await self._keeper.aclose()
         await self._let_go()
         await self._publisher.aclose()
@@ -134,7 +140,8 @@ class OrderWriter:
                 await self._ready()
                 found = await self._consumer.getmany(timeout_ms=int(_POLL * 1000), max_records=_MOST_RECORDS)
                 if found:
-                    await self._write(found)
+                    async with self._turn:
+                        await self._write(found)
             return True
         except BaseException:
             await self._let_go()
@@ -152,10 +159,11 @@ class OrderWriter:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
+            request_timeout_ms=int(_PATIENCE * 500),
             session_timeout_ms=6000,
             heartbeat_interval_ms=1000,
         )
-        await self._consumer.start()
+        await start(self._consumer, within=_PATIENCE)
         self._consumer.subscribe([self._topic], listener=_Resume(self))
 
     async def _let_go(self) -> None:
@@ -163,24 +171,23 @@ class OrderWriter:
         self._next.clear()
         await self._database.aclose()
         if consumer is not None:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(2.0):
-                    await consumer.stop()
+            await end(consumer.stop, consumer._client.close)
 
     async def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Go on in each of *partitions* behind the last message that has its row."""
-        for partition in partitions:
-            if partition not in self._next:
+        async with self._turn:
+            for partition in partitions:
                 self._next[partition] = await self._offset_of(partition)
-            self._consumer.seek(partition, self._next[partition])
+                self._consumer.seek(partition, self._next[partition])
 
     async def _offset_of(self, partition: TopicPartition) -> int:
         which = partition.topic.encode(), partition.partition
         ask = "SELECT next_offset FROM aiodlock_offsets WHERE topic = %s AND part = %s"
         if found := await self._database.query(ask, which):
             return int(found[0][0])
-        await self._database.run("INSERT IGNORE INTO aiodlock_offsets VALUES (%s, %s, 0)", which)
-        return 0
+        insert = "INSERT INTO aiodlock_offsets VALUES (%s, %s, 0) ON DUPLICATE KEY UPDATE part = part"
+        await self._database.run(insert, which)
+        return int((await self._database.query(ask, which))[0][0])
 
     async def _write(self, found: Mapping[TopicPartition, Sequence[Any]]) -> None:
         orders, poison = _sorted(record for records in found.values() for record in records)
@@ -197,9 +204,8 @@ class OrderWriter:
 
     async def _move_on(self, partition: TopicPartition, to: int) -> None:
         set_ = "UPDATE aiodlock_offsets SET next_offset = %s WHERE topic = %s AND part = %s AND next_offset = %s"
-        moved = await self._database.run(
-            set_, (to, partition.topic.encode(), partition.partition, self._next[partition])
-        )
+        came_from = self._next.get(partition, -1)  # unknown: taken away from us, or its offset could not be read
+        moved = await self._database.run(set_, (to, partition.topic.encode(), partition.partition, came_from))
         if moved != 1:
             raise BackendUnavailableError(f"{partition} was written by another writer meanwhile: read its offset again")
         self._next[partition] = to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import cast
 
@@ -13,7 +14,7 @@ from aiodlock._core.line import LineId
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.testing.servers import ClusterNode, RedisCluster
 
-__all__ = ["cut_off_replicas", "fail_over", "left_in", "slot_of", "stop_writes"]
+__all__ = ["cut_off_replicas", "fail_over", "hand_over", "left_in", "slot_of", "stop_writes"]
 
 
 def slot_of(key: str) -> int:
@@ -45,6 +46,24 @@ def fail_over(cluster: RedisCluster, master: ClusterNode, *, within: float = 30.
         assert time.monotonic() < end, "nobody took over"
         time.sleep(0.02)
     return heir
+
+
+def hand_over(cluster: RedisCluster, slot: int, *, within: float = 30.0) -> None:
+    """Let the replica of a slot's master take over as operators do it: the two agree, and nothing is lost."""
+    master = cluster.owner(slot)
+    end = time.monotonic() + within
+    while not (replicas := cast("list[bytes]", master.ask("CLUSTER", "REPLICAS", master.id))):
+        assert time.monotonic() < end, "it has no replica"  # it hears of one by the gossip, a little late
+        time.sleep(0.02)
+    heir = next(node for node in cluster.nodes if f":{node.port}@".encode() in replicas[0])
+    while cluster.owner(slot) is not heir:
+        assert time.monotonic() < end, "nobody took over"
+        with contextlib.suppress(OSError):  # it has just become the master
+            heir.ask(
+                "CLUSTER", "FAILOVER"
+            )  # the others vote at most once in two node time-outs: asked again until then
+        time.sleep(0.5)
+    cluster.await_well()
 
 
 def left_in(cluster: RedisCluster, key: str, *, within: float = 3.0) -> list[str]:

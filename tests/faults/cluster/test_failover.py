@@ -6,7 +6,7 @@ import pytest
 
 from aiodlock.testing.history import check_exclusion, check_fencing, stays
 from aiodlock.testing.servers import RedisCluster
-from tests.faults.cluster.servers import cut_off_replicas, fail_over, left_in, slot_of, stop_writes
+from tests.faults.cluster.servers import cut_off_replicas, fail_over, hand_over, left_in, slot_of, stop_writes
 from tests.faults.crew import Crew, judge
 
 TTL = 1.5
@@ -24,6 +24,21 @@ def test_a_failover_that_loses_no_answered_write_is_survived(own_cluster: RedisC
         events = crew.finish()
     assert judge(events, kind=kind) == []
     own_cluster.await_well()
+    assert left_in(own_cluster, crew.key) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["lock", "fair lock", "rwlock"])
+def test_masters_are_replaced_again_and_again_in_good_order(own_cluster: RedisCluster, kind: str) -> None:
+    """Holds go on at the new master: nobody is inside beside a holder, nobody loses a lock."""
+    with Crew("contend", [own_cluster.url] * 3, kind=kind, tasks=3, ttl=30.0) as crew:
+        for _ in range(3):
+            crew.await_more(3, within=20.0)
+            hand_over(own_cluster, slot_of(crew.key))
+        crew.await_more(3, within=20.0)
+        events = crew.finish()
+    assert judge(events, kind=kind) == []
+    assert not any(event.what == "LockLostError" for event in events)
     assert left_in(own_cluster, crew.key) == []
 
 

@@ -212,6 +212,42 @@ async def test_a_reply_never_reaches_another_call(proxy: FaultProxy, server: Mar
         assert connection._result.rows == (("second",),)
 
 
+async def test_a_driver_that_loses_its_place_loses_its_connection(client: Client, ticket: Make) -> None:
+    """Whatever it raises, the verb fails, the next connection is a new one, and nobody waits for ever."""
+
+    async def confused() -> None:
+        raise IndexError("packet out of order")
+
+    link = client.backend._node._link
+    assert link
+    link._connection.next_result = confused
+    with pytest.raises(BackendUnavailableError, match="out of order"):
+        await client.backend.join(ticket())
+    await client.reconnected.wait()
+    assert isinstance(await client.backend.join(ticket()), Inside | Waiting)
+
+
+async def test_what_is_over_is_cleared_away(client: Client, admin: Admin, ticket: Make) -> None:
+    """Lines with all their tombstones, latches and mail, in small steps; what lives stays."""
+    mine = ticket(ttl=60)
+    await client.backend.join(mine)
+    for number in range(5):
+        dead = f"'lock:dead-{number}'"
+        await admin.ask(f"INSERT INTO aiodlock_lines (line, size, soonest, kept) VALUES ({dead}, 1, 1, 1)")
+        await admin.ask(f"INSERT INTO aiodlock_tickets VALUES ({dead}, 'x', 3, 1, 1, 1, 1, 1, '', '')")
+        await admin.ask(f"INSERT INTO aiodlock_latches VALUES ({dead}, 1, 1)")
+        await admin.ask(f"INSERT INTO aiodlock_latch_marks VALUES ({dead}, 'oops')")
+        await admin.ask(f"INSERT INTO aiodlock_mail VALUES ({1000 + number}, 'gone', 'I', {dead}, 'x', 1, 0, '', 1)")
+    await admin.ask("CALL aiodlock_forget(3)")
+    left = "SELECT COUNT(*) FROM aiodlock_{} WHERE line LIKE 'lock:dead-%'"
+    tables = ("lines", "tickets", "latches", "latch_marks", "mail")
+    assert [(await admin.ask(left.format(table)))[0][0] for table in tables] == [2] * 5
+    await admin.ask("CALL aiodlock_forget(100)")
+    assert [(await admin.ask(left.format(table)))[0][0] for table in tables] == [0] * 5
+    (again,) = await client.backend.renew([mine])
+    assert isinstance(again, Inside)
+
+
 # --- rights, versions, other servers -----------------------------------------------------------------------
 
 

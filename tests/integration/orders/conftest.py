@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 import aiodlock
-from aiodlock.inventory.orders import OrderWriter, Rows
+from aiodlock.inventory.orders import OrderWriter, Rows, make_topics
 from aiodlock.sinks.kafka import KafkaSink
 from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer, require
 
@@ -42,14 +41,7 @@ def redis() -> Iterator[RedisServer]:
 @pytest.fixture
 async def topic(kafka: KafkaServer) -> str:
     name = f"orders-{next(_numbers)}"
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
-    try:
-        topics = [NewTopic(one, num_partitions=3, replication_factor=1) for one in (name, f"{name}.dead-letters")]
-        reply = await admin.create_topics(topics)
-    finally:
-        await admin.close()
-    assert not any(error[1] for error in reply.topic_errors), reply
+    await make_topics(kafka.bootstrap, name, f"{name}.dead-letters", partitions=3)
     return name
 
 

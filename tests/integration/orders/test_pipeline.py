@@ -262,6 +262,32 @@ async def test_writers_that_do_not_know_of_each_other_write_each_row_once(
     assert one.written + other.written == 300
 
 
+async def test_writers_of_one_group_share_the_topic_while_they_come_and_go(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str
+) -> None:
+    """Partitions change hands in the middle of the work; each row is written once."""
+
+    def new_writer() -> OrderWriter:
+        return OrderWriter(kafka.bootstrap, mariadb.url, topic=topic, group=topic)
+
+    async def publish_all() -> None:
+        publisher = Publisher(kafka.bootstrap)
+        for start in range(0, 600, 20):
+            await publisher.publish(topic, [message(n, stock=topic) for n in range(start, start + 20)])
+        await publisher.aclose()
+
+    async with new_writer() as first:
+        await until(lambda: has_part(first))
+        publishing = asyncio.create_task(publish_all())
+        async with new_writer() as second:
+            await until(lambda: has_part(second))
+            await publishing
+        await rows_become(first, topic, (600, 1200, 0))
+        async with Database(mariadb.url) as database:
+            ask = "SELECT SUM(next_offset) FROM aiodlock_offsets WHERE topic = %s"
+            assert int((await database.query(ask, (topic.encode(),)))[0][0]) == 600
+
+
 async def test_books_that_do_not_agree_are_told(
     kafka: KafkaServer, mariadb: MariaDBServer, shop: Shop, topic: str
 ) -> None:

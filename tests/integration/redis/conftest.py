@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+import aiodlock
+from aiodlock import LockClient
 from aiodlock._core.line import Answer, Call, LineId, Reconnected, Ticket, TicketId
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.scripts import command
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import RedisServer, require
+from aiodlock.testing.servers import RedisReplica, RedisServer, require
 
 _ids = itertools.count(1)
 
@@ -124,3 +126,39 @@ def ticket(line: LineId) -> Callable[..., Ticket]:
         return Ticket(facts.pop("line", line), TicketId(name), **{"owner": f"owner of {name}", **facts})
 
     return make
+
+
+# --- a master and its replica -------------------------------------------------------------------------------
+
+
+class Pair:
+    """A master, its replica, and the connection between them, which can be cut."""
+
+    def __init__(self, master: RedisServer, copying: FaultProxy, replica: RedisReplica) -> None:
+        self.master, self.copying, self.replica = master, copying, replica
+
+    @property
+    def url(self) -> str:
+        return self.master.url
+
+    def cut(self) -> None:
+        """Let the replica hear nothing more of its master."""
+        self.copying.refuse()
+        self.copying.reset()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    require(RedisServer)
+    with (
+        RedisServer() as master,
+        FaultProxy(master.port) as copying,
+        RedisReplica(of=copying.port) as replica,
+    ):
+        yield Pair(master, copying, replica)
+
+
+@asynccontextmanager
+async def client_of(url: str, name: str, **settings: object) -> AsyncIterator[LockClient]:
+    async with aiodlock.connect(url, name=name, patience=0.6, **settings) as locks:
+        yield locks

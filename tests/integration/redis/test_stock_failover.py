@@ -41,6 +41,10 @@ async def sell_while_copying_is_cut(master: RedisServer, *, min_replicas: int) -
             await asyncio.to_thread(copying.half_open)
             told = await asyncio.gather(*(buy(number) for number in range(20, 40)), return_exceptions=True)
             assert all(isinstance(one, BackendUnavailableError) for one in told) == bool(min_replicas)
+        if min_replicas:  # nor is it told over a connection that has written nothing itself
+            async with aiodlock.connect(master.url, min_replicas=min_replicas, patience=1.5) as locks:
+                with pytest.raises(BackendUnavailableError):
+                    await locks.stock(key, segments=3, patience=1.0).take(buyer="b-20", order="o-20")
         await asyncio.to_thread(master.crash)
         await asyncio.to_thread(replica.promote)
         async with aiodlock.connect(replica.url) as locks:

@@ -9,7 +9,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 import aiodlock
-from aiodlock import BackendUnavailableError, ConfigurationError, LockLostError, QuorumError, UnsupportedError
+from aiodlock import (
+    AcquireTimeoutError,
+    BackendUnavailableError,
+    ConfigurationError,
+    LockLostError,
+    QuorumError,
+    UnsupportedError,
+)
 from aiodlock._core.line import Gone, GoneWhy, Inside, LineId, Ticket, TicketId
 from aiodlock.backends.redis import redlock
 from aiodlock.backends.redis.council import Council
@@ -61,6 +68,20 @@ async def test_who_fails_leaves_nothing_anywhere(
             await until_empty(node, key)
     async with locks.lock(key, wait=5):
         pass
+
+
+async def test_who_tries_again_and_again_keeps_nothing(
+    connect: Connect, shared_masters: IndependentMasters, key: str
+) -> None:
+    locks, other = await connect(shared_masters.nodes), await connect(shared_masters.nodes)
+    async with other.lock(key):
+        for _ in range(20):
+            assert await locks.lock(key).try_acquire() is None
+        with pytest.raises(AcquireTimeoutError):
+            await locks.lock(key).acquire(0.3)
+    for client in (locks, other):
+        assert isinstance(client.backend, RedlockBackend)
+        assert client.backend._stands == {}
 
 
 async def test_who_does_not_give_back_is_found(

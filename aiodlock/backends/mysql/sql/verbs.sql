@@ -153,7 +153,7 @@ join_line: BEGIN
         COMMIT;
         SELECT CONCAT_WS(' ', 'inside', v_epoch, p_ttl, 0, p_size), NULL;
         -- Each new line pays for clearing away two old ones; some pay for all, because looking costs as well.
-        IF v_is_new_line AND v_epoch MOD 16 = 0 THEN CALL aiodlock_forget(v_at, 32); END IF;
+        IF v_is_new_line AND v_epoch MOD 16 = 0 THEN CALL aiodlock_forget(32); END IF;
         LEAVE join_line;
     END IF;
     ROLLBACK;
@@ -465,10 +465,11 @@ BEGIN
 END
 
 -- name: forget
--- Remove what is over at p_now, p_steps of each kind at most, each in a transaction of its own; what others use is left out.
-CREATE PROCEDURE aiodlock_forget(IN p_now BIGINT, IN p_steps BIGINT)
+-- Remove what is over, p_steps of each kind at most, each in a transaction of its own; what others use is left out.
+CREATE PROCEDURE aiodlock_forget(IN p_steps BIGINT)
 SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     DECLARE v_steps BIGINT DEFAULT p_steps;
     DECLARE v_line VARBINARY(320);
     DECLARE v_latch VARBINARY(320);
@@ -477,20 +478,20 @@ BEGIN
     REPEAT
         SET v_line = NULL, v_latch = NULL, v_mail = NULL, v_steps = v_steps - 1;
         START TRANSACTION;
-        SELECT line INTO v_line FROM aiodlock_lines WHERE kept <= p_now ORDER BY kept LIMIT 1 FOR UPDATE SKIP LOCKED;
+        SELECT line INTO v_line FROM aiodlock_lines WHERE kept <= v_now ORDER BY kept LIMIT 1 FOR UPDATE SKIP LOCKED;
         IF v_line IS NOT NULL THEN
             DELETE FROM aiodlock_tickets WHERE line = v_line;
             DELETE FROM aiodlock_lines WHERE line = v_line;
         END IF;
         COMMIT;
         START TRANSACTION;
-        SELECT line INTO v_latch FROM aiodlock_latches WHERE ends <= p_now ORDER BY ends LIMIT 1 FOR UPDATE SKIP LOCKED;
+        SELECT line INTO v_latch FROM aiodlock_latches WHERE ends <= v_now ORDER BY ends LIMIT 1 FOR UPDATE SKIP LOCKED;
         IF v_latch IS NOT NULL THEN
             DELETE FROM aiodlock_latch_marks WHERE line = v_latch;
             DELETE FROM aiodlock_latches WHERE line = v_latch;
         END IF;
         COMMIT;
-        SELECT id INTO v_mail FROM aiodlock_mail WHERE ends <= p_now ORDER BY id LIMIT 1;
+        SELECT id INTO v_mail FROM aiodlock_mail WHERE ends <= v_now ORDER BY id LIMIT 1;
         IF v_mail IS NOT NULL THEN DELETE FROM aiodlock_mail WHERE id = v_mail; END IF;
         COMMIT;
     UNTIL v_steps <= 0 OR (v_line IS NULL AND v_latch IS NULL AND v_mail IS NULL) END REPEAT;

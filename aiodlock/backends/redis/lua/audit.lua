@@ -7,9 +7,7 @@
 
 --#include goods.lua
 
-if ARGV[5] == '0' then
-  while do_due() do end
-end
+if ARGV[5] == '0' then do_much_due() end
 local page = redis.call('HSCAN', STOCK, ARGV[5], 'MATCH', 'o*', 'COUNT', ARGV[6])
 local orders = {}
 for i = 1, #page[2], 2 do

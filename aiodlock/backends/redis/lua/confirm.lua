@@ -13,6 +13,7 @@ if order[1] == RESERVED then
   order[1], order[6] = TAKEN, now + memory
   save_order(ARGV[5], order)
   note('confirmed', ARGV[5], order[2], order[3], order[4])
-  save()
 end
+is_changed = true -- also if it was confirmed before, see take.lua
+save()
 return cjson.encode({ 't', order[4], order[5] })

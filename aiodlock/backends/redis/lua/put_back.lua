@@ -14,5 +14,6 @@ elseif not order or order[1] == REFUSED then
   order = { RETURNED, ARGV[6], 0, 0, 0, now + memory, '' }
   save_order(ARGV[5], order)
 end
+is_changed = true -- also if it was put back before, see take.lua
 save()
 return cjson.encode({ 'r', order[3] })

@@ -7,7 +7,7 @@
 
 --#include goods.lua
 
-while do_due() do end
+do_much_due()
 
 local function spread(quantity, first)
   local share, rest = math.floor(quantity / segments), quantity % segments

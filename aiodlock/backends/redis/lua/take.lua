@@ -23,8 +23,10 @@ end
 local fresh = {} -- orders made by this call, packed
 local is_all_done = false -- nothing more is due
 
--- What an order that is known answers.
+-- What an order that is known answers. Something is written all the same: a WAIT behind this call speaks only of what its own
+-- connection wrote, and of all that was written before, by whomever.
 local function known(id, buyer, quantity, order)
+  is_changed = true
   if order[1] == RETURNED then return 4, order[3], 0 end
   if order[1] == REFUSED and order[7] ~= '' then return 3, order[7], order[2] end
   if order[1] == REFUSED then return 2, order[5], 0 end
