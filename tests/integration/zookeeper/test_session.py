@@ -35,6 +35,7 @@ async def _kill_the_server_of_a_waiter(ensemble: ZooKeeperEnsemble, key: str) ->
         hold = await holder.lock(key).acquire()
         entering = asyncio.create_task(waiter.lock(key).acquire())
         await in_line(holder, key, 2)
+        await until(lambda: _is_parked(waiter))
         old, began = session_of(waiter).id, time.monotonic()
         follower.crash()
         await until(lambda: answers(waiter))
@@ -43,6 +44,12 @@ async def _kill_the_server_of_a_waiter(ensemble: ZooKeeperEnsemble, key: str) ->
         await hold.release()
         async with asyncio.timeout(1.0):
             await (await entering).release()
+
+
+def _is_parked(client: LockClient) -> bool:
+    """Tell whether its ticket is watched over: before that a lost connection makes it join again, and so look."""
+    assert isinstance(client.backend, ZooKeeperBackend)
+    return all(stand._via > 0 for stand in client.backend._stands.values())
 
 
 async def test_a_follower_killed_under_a_waiter_costs_half_a_second(ensemble: ZooKeeperEnsemble, key: str) -> None:
