@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -258,8 +257,8 @@ async def test_a_torn_start_is_noticed(
 def test_signals_reach_the_command(number: signal.Signals, pipe: Pipe) -> None:
     """It decides what to do; we go on and pass its status on."""
     script = f"trap 'exit 40' {number.name[3:]}; echo >{pipe.path}; read line <{pipe.path}"
-    heed = partial(signal.signal, number, signal.SIG_DFL)  # the suite itself may run under nohup
-    with subprocess.Popen([*HOLDING, "sh", "-c", script], preexec_fn=heed) as process:
+    heed = ("env", f"--default-signal={number.name[3:]}")  # the suite itself may run under nohup
+    with subprocess.Popen([*heed, *HOLDING, "sh", "-c", script]) as process:
         pipe.path.read_text()
         process.send_signal(number)
         assert process.wait(30) == 40
