@@ -3,6 +3,7 @@ PYTHON ?= python3
 export PYTHON
 
 BIN := .venv/bin
+WORKERS ?= 4 # processes that run tests: most of them wait for leases of real servers to end
 
 .PHONY: help demo test test-long test-pythons lint bench docs clean servers pytest
 .NOTPARALLEL:
@@ -37,12 +38,12 @@ lint:
 pytest: servers
 	@.ci/venv .venv all,test,docs
 	@echo "== pytest"
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
 test-long: servers
 	@.ci/venv .venv all,test,docs
 	@echo "== pytest, long tests too"
-	@$(BIN)/python -m pytest -q -m "long or not long"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "long or not long"
 
 test-pythons:
 	@.ci/venv .venv all,test,docs

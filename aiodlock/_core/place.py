@@ -270,11 +270,11 @@ class Place:
     def plan_visit(self, now: float) -> None:
         """Be visited when a third of the life is over, at its end, or when somebody's time inside is over."""
         due, third = self.last_moment, self.life / 3
-        renewal = self.deadline - 2 * third
-        if renewal <= now:  # less than that was left when it was called
+        renewal, slack = self.deadline - 2 * third, self.life / 32
+        if renewal <= now + slack:  # it had little left when it was called, or the last renewal gave it nothing
             renewal = now + third
         if self.is_renewed and renewal < due:
-            self.engine.watchdog.watch(self, renewal, slack=self.life / 32)
+            self.engine.watchdog.watch(self, renewal, slack=slack)
         else:
             self.engine.watchdog.watch(self, due)
 
