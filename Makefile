@@ -3,7 +3,7 @@ PYTHON ?= python3
 export PYTHON
 
 BIN := .venv/bin
-WORKERS ?= 4 # processes that run tests: most of them wait for leases of real servers to end
+WORKERS ?= 3 # processes that run tests: most of them wait for leases of real servers to end
 
 .PHONY: help demo test test-long test-pythons lint bench docs clean servers pytest
 .NOTPARALLEL:

@@ -32,14 +32,14 @@ from tests.integration.orders.conftest import (
 
 
 async def read(kafka: KafkaServer, topic: str, count: int) -> list[bytes]:
-    """Return the first *count* values of a topic."""
+    """Return the values of a topic, once *count* different ones are there."""
     values: list[bytes] = []
     consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest")
     await consumer.start()
     try:
         consumer.assign([TopicPartition(topic, part) for part in range(3)])
         async with asyncio.timeout(20):
-            while len(values) < count:
+            while len(set(values)) < count:
                 found = await consumer.getmany(timeout_ms=200)
                 values += [record.value for records in found.values() for record in records]
     finally:
@@ -192,8 +192,9 @@ async def test_poison_goes_to_the_dead_letters_and_the_rest_goes_on(
     await publisher.aclose()
     async with OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer:
         await rows_become(writer, topic, (2, 4, 0))
-        assert sorted(await read(kafka, f"{topic}.dead-letters", len(bad))) == sorted(bad)
-        assert writer.poisoned == len(bad)
+        # At least once each: a batch that was not committed is read, and put there, again.
+        assert set(await read(kafka, f"{topic}.dead-letters", len(bad))) == set(bad)
+        assert writer.poisoned >= len(bad)
 
 
 class OffsetFirst(OrderWriter):
