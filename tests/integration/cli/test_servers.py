@@ -23,7 +23,8 @@ def holding(url: str, tmp_path: Path) -> Iterator[Holding]:
     started: list[subprocess.Popen[str]] = []
 
     def start(key: str, *options: str, after: str = "sleep 100") -> subprocess.Popen[str]:
-        command = [*AIODLOCK, "hold", url, key, *options, "--", "sh", "-c", f"echo inside; {after}"]
+        heed = ("env", "--default-signal=INT,TERM")  # whoever runs the suite may have them ignored
+        command = [*heed, *AIODLOCK, "hold", url, key, *options, "--", "sh", "-c", f"echo inside; {after}"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
         started.append(process)
         assert process.stdout is not None
