@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Generic, Self, TypeVar
 
 from aiodlock.errors import AiodlockError
 from aiodlock.testing.child import Child
 
-__all__ = ["HOST", "MissingServerError", "Server", "ServerFailedError", "free_ports"]
+__all__ = ["HOST", "Group", "MissingServerError", "Server", "ServerFailedError", "free_ports"]
 
 HOST = "127.0.0.1"
 
@@ -174,3 +174,33 @@ def _take_port(taken: contextlib.ExitStack) -> int:
         with contextlib.suppress(OSError):
             claim.bind((HOST, port))
             return port
+
+
+_ServerT = TypeVar("_ServerT", bound=Server)
+
+
+class Group(Generic[_ServerT]):
+    """Servers that are started and ended together."""
+
+    nodes: Sequence[_ServerT]
+
+    def start(self) -> Self:
+        for node in self.nodes:
+            node.start()
+        return self
+
+    def close(self) -> None:
+        for node in self.nodes:
+            if node.running:
+                node.crash()  # nothing is kept, so there is nothing to wait for
+            node.close()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

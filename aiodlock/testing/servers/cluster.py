@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self, cast
 
-from aiodlock.testing.servers.base import HOST, ServerFailedError, free_ports
+from aiodlock.testing.servers.base import HOST, Group, ServerFailedError, free_ports
 from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.resp import Reply, ask
 
@@ -41,7 +41,7 @@ class ClusterNode(RedisServer):
         return ask(self.port, *words)
 
 
-class RedisCluster:
+class RedisCluster(Group[ClusterNode]):
     """*masters* servers that share the slots evenly, each with so many *replicas*.
 
     *silence*: seconds after which the others take a node for dead; a failover takes about twice that.
@@ -68,8 +68,7 @@ class RedisCluster:
 
     def start(self) -> Self:
         """Start all nodes, share the slots, and return when every node says that the cluster is well."""
-        for node in self.nodes:
-            node.start()
+        super().start()
         share = -(-_SLOTS // self._masters)
         for number, node in enumerate(self.nodes):
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
@@ -85,22 +84,6 @@ class RedisCluster:
     def await_well(self) -> None:
         """Return when all running nodes agree that all slots are served, and every replica has its master's data."""
         self._until(lambda: all(self._is_well(node) for node in self.nodes if node.running))
-
-    def close(self) -> None:
-        for node in self.nodes:
-            if node.running:
-                node.crash()  # nothing is kept, so there is nothing to wait for
-            node.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # --- slots -----------------------------------------------------------------------------------------------
 
