@@ -15,6 +15,7 @@ from aiodlock._core.line import Inside, LineId, Ticket, Waiting
 from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link
+from aiodlock.backends.mysql.packets import Refusal, Result
 from aiodlock.backends.mysql.queries import line_name, literal
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.proxy import FaultProxy
@@ -212,15 +213,15 @@ async def test_a_reply_never_reaches_another_call(proxy: FaultProxy, server: Mar
         assert connection._result.rows == (("second",),)
 
 
-async def test_a_driver_that_loses_its_place_loses_its_connection(client: Client, ticket: Make) -> None:
+async def test_a_reader_that_loses_its_place_loses_its_connection(client: Client, ticket: Make) -> None:
     """Whatever it raises, the verb fails, the next connection is a new one, and nobody waits for ever."""
 
-    async def confused() -> None:
+    def confused(data: bytes) -> list[Result | Refusal]:
         raise IndexError("packet out of order")
 
     link = client.backend._node._link
     assert link
-    link._connection.next_result = confused
+    link._reader.feed = confused  # type: ignore[method-assign]
     with pytest.raises(BackendUnavailableError, match="out of order"):
         await client.backend.join(ticket())
     await client.reconnected.wait()
