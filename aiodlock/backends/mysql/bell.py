@@ -17,7 +17,7 @@ from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link, StatementError
 from aiodlock.backends.mysql.node import dial, pause_after
 from aiodlock.backends.mysql.queries import Rows, call, query
-from aiodlock.errors import BackendError, BackendUnavailableError
+from aiodlock.errors import AiodlockError, BackendUnavailableError
 
 __all__ = ["Bell", "pillow_of", "take"]
 
@@ -71,7 +71,7 @@ class Bell:
                 self._link = self._link or await self._dial()
                 self.is_heard, tries = True, 0
                 await self._serve(self._link)
-            except (BackendError, TimeoutError):
+            except (AiodlockError, TimeoutError):
                 self.is_heard, tries = False, tries + 1
                 if self._link is not None:
                     self._link.abort()

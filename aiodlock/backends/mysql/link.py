@@ -19,7 +19,13 @@ from asyncmy.errors import Error as DriverError
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.packets import GOODBYE, Reader, Refusal, Result, Rows, command
 from aiodlock.backends.mysql.queries import query
-from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
+from aiodlock.errors import (
+    AiodlockError,
+    BackendDataError,
+    BackendError,
+    BackendUnavailableError,
+    MissingDependencyError,
+)
 
 __all__ = ["Exchange", "Link", "StatementError"]
 
@@ -193,9 +199,12 @@ def _nobody(reason: str) -> None:
     """Tell nobody."""
 
 
-def _not_opened(address: Address, error: Exception) -> BackendError:
+def _not_opened(address: Address, error: Exception) -> AiodlockError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     reason = error.args[-1] if error.args else repr(error)
+    if isinstance(error, RuntimeError) and "cryptography" in str(reason):
+        # MySQL 8's usual login, caching_sha2_password, without TLS.
+        return MissingDependencyError(f"the login to {address}", extra="mysql")
     if code in _SETUP:
         return BackendDataError(f"{address}: {reason}: check the user, its password and its rights")
     return BackendUnavailableError(f"{address}: {reason or 'no answer'}")

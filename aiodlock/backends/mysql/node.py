@@ -16,7 +16,7 @@ from aiodlock.backends.base import Reply
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link, StatementError
 from aiodlock.backends.mysql.packets import OutOfStepError, Rows
-from aiodlock.errors import BackendError, BackendUnavailableError
+from aiodlock.errors import AiodlockError, BackendError, BackendUnavailableError
 
 __all__ = ["Decode", "Greet", "Node", "dial", "pause_after"]
 
@@ -185,7 +185,7 @@ class Node:
             await asyncio.sleep(pause_after(tries))
             try:
                 self._use(await self._dial())
-            except BackendError as error:
+            except AiodlockError as error:
                 self._down, tries = str(error), tries + 1
         asyncio.get_running_loop().call_soon(self._on_up, self.via)  # what it raises must not end this task
 
