@@ -79,7 +79,7 @@ class Link(asyncio.Protocol):
         self._transport = transport
         self._reader = reader
         self._pending: deque[Exchange] = deque()
-        self._lost = ""  # why, as soon as it is
+        self.lost = ""  # why, as soon as it is
         self._closed = asyncio.Event()
 
     @classmethod
@@ -115,8 +115,8 @@ class Link(asyncio.Protocol):
 
     def send(self, statements: str, exchange: Exchange) -> None:
         """Send statements parted by semicolons, behind whatever is under way."""
-        if self._lost:
-            exchange.fail(BackendUnavailableError(f"{self.where}: {self._lost}"))
+        if self.lost:
+            exchange.fail(BackendUnavailableError(f"{self.where}: {self.lost}"))
             return
         self._pending.append(exchange)
         self._transport.write(command(statements))
@@ -136,7 +136,7 @@ class Link(asyncio.Protocol):
         """Say goodbye, so that the server forgets us at once; at most half a second."""
         if self._pending:
             self.abort("closed")
-        if not self._lost:
+        if not self.lost:
             self._transport.write(GOODBYE)
         try:
             async with asyncio.timeout(_POLITE):
@@ -169,9 +169,9 @@ class Link(asyncio.Protocol):
             self._pending.popleft().fail(StatementError(answer.code, f"{self.where}: {answer.message}"))
 
     def _end(self, reason: str) -> None:
-        if self._lost:
+        if self.lost:
             return
-        self._lost = reason
+        self.lost = reason
         self.on_lost(reason)
         while self._pending:
             self._pending.popleft().fail(BackendUnavailableError(f"{self.where}: {reason}, before the answer"))
@@ -193,6 +193,7 @@ class _Asked:
     def fail(self, error: BackendError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
+            self.future.exception()  # heard: who asked several things and was told of one end may ask for no other
 
 
 def _nobody(reason: str) -> None:

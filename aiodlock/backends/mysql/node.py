@@ -16,7 +16,7 @@ from aiodlock.backends.base import Reply
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link, StatementError
 from aiodlock.backends.mysql.packets import OutOfStepError, Rows
-from aiodlock.errors import AiodlockError, BackendError, BackendUnavailableError
+from aiodlock.errors import AiodlockError, BackendDataError, BackendError, BackendUnavailableError
 
 __all__ = ["Decode", "Greet", "Node", "dial", "pause_after"]
 
@@ -43,9 +43,12 @@ class _Order(Generic[_T]):
 
     def answer(self, rows: Rows, via: int) -> None:
         try:
-            self.reply.arrive(self.decode(rows, via))
-        except BackendError as error:
-            self.reply.fail(error)
+            answer = self.decode(rows, via)
+        except Exception as error:
+            self.reply.fail(error if isinstance(error, BackendError) else _unexpected(rows, error))
+            return
+        try:
+            self.reply.arrive(answer)
         except Exception as error:  # of whoever hears it: the stream goes on
             asyncio.get_running_loop().call_exception_handler({"message": "hearing a reply failed", "exception": error})
 
@@ -165,6 +168,8 @@ class Node:
             self._link.send(";".join([order.statement for order in orders]), _Batch(self, orders, silence))
 
     def _use(self, link: Link) -> None:
+        if link.lost:  # between its last answer and now
+            raise BackendUnavailableError(f"{link.where}: {link.lost}")
         self._link = link
         link.on_lost = self._lost
 
@@ -192,6 +197,12 @@ class Node:
     async def _dial(self) -> Link:
         self.via += 1
         return await dial(self.address, self._greet, within=self._patience)
+
+
+def _unexpected(rows: Rows, error: Exception) -> BackendDataError:
+    unexpected = BackendDataError(f"an answer {rows!r} that this version does not know: run 'aiodlock mysql init'")
+    unexpected.__cause__ = error
+    return unexpected
 
 
 def pause_after(tries: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link
 from aiodlock.backends.mysql.packets import Refusal, Result
-from aiodlock.backends.mysql.queries import line_name, literal
+from aiodlock.backends.mysql.queries import line_name, literal, to_int
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import MariaDBServer
@@ -226,6 +227,54 @@ async def test_a_reader_that_loses_its_place_loses_its_connection(client: Client
         await client.backend.join(ticket())
     await client.reconnected.wait()
     assert isinstance(await client.backend.join(ticket()), Inside | Waiting)
+
+
+async def test_an_answer_that_cannot_be_read_fails_its_verb(client: Client, ticket: Make) -> None:
+    """The caller hears it, nobody waits for ever, and the connection goes on."""
+    with pytest.raises(BackendDataError, match="does not know"):
+        await client.backend._node.send("DO 0", to_int)
+    assert isinstance(await client.backend.join(ticket()), Inside)
+    assert client.backend._node.via == 1
+
+
+async def test_a_connection_lost_while_it_is_greeted_is_not_used(client: Client, ticket: Make) -> None:
+    """The end comes together with the last answer: another connection is made."""
+    node, lost = client.backend._node, list[Link]()
+    greet = node._greet
+
+    async def greeted_and_lost(link: Link) -> None:
+        await greet(link)
+        if not lost:
+            lost.append(link)
+            link.abort("in that moment")
+
+    node._greet = greeted_and_lost
+    assert node._link
+    node._link.abort("to begin with")
+    async with asyncio.timeout(10):
+        await client.reconnected.wait()
+    assert isinstance(await client.backend.join(ticket()), Inside)
+    assert node._link not in (None, *lost)
+
+
+async def test_the_end_of_the_listening_connection_is_no_loose_error(client: Client, admin: Admin) -> None:
+    """It waits and has asked for its mail: both end, and the loop is told of no error that nobody heard."""
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    link = client.backend._bell._link
+    assert link
+    await admin.ask(f"KILL CONNECTION {await _ear(admin, client)}")
+    async with asyncio.timeout(10):
+        while client.backend._bell._link in (link, None):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert told == []
+
+
+async def _ear(admin: Admin, client: Client) -> int:
+    ((ear,),) = await admin.ask(f"SELECT IS_USED_LOCK('aiodlock:bell:{client.backend._client.decode()}')")
+    return int(ear)
 
 
 async def test_what_is_over_is_cleared_away(client: Client, admin: Admin, ticket: Make) -> None:
