@@ -106,7 +106,7 @@ class Bell:
                 raise
             return _Woken.BY_BELL  # again, while we read: what came is there still
         finally:
-            reading.cancel()
+            reading.cancel()  # also where it has failed as well: nobody will ask it why
         self._hand_over(mail)
         return _Woken.BY_BELL if mail else woken_by
 

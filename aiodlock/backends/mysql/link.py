@@ -193,7 +193,6 @@ class _Asked:
     def fail(self, error: BackendError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-            self.future.exception()  # heard: who asked several things and was told of one end may ask for no other
 
 
 def _nobody(reason: str) -> None:
