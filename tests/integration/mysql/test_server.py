@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import asyncmy
 import pytest
@@ -21,6 +22,7 @@ from aiodlock.backends.mysql.queries import line_name, literal, to_int
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import MariaDBServer
+from aiodlock.testing.servers.tls import make_certificates
 from tests.acceptance import acceptance
 from tests.integration.mysql.conftest import Admin, Client
 
@@ -353,6 +355,26 @@ async def test_a_server_without_tls_is_not_spoken_to_in_clear(server: MariaDBSer
     backend = MySQLBackend.from_url(server.url.replace("mysql://", "mysqls://"), unverified=True)
     with pytest.raises(BackendUnavailableError, match="SSL"):
         await backend.open(lambda call: None)
+
+
+async def test_over_tls_everything_goes_on_as_in_clear(tmp_path: Path) -> None:
+    """The driver begins it, and the stream is ours then: verbs, and a call to the one who waits."""
+    make_certificates(tmp_path)
+    files = (f"--ssl-cert={tmp_path / 'server.crt'}", f"--ssl-key={tmp_path / 'server.key'}")
+    with MariaDBServer(arguments=files) as own:
+        url = own.url.replace("mysql://", "mysqls://") + f"?ca={tmp_path / 'ca.crt'}"
+        async with aiodlock.connect(url) as mine, aiodlock.connect(url) as other:
+            async with mine.lock("wrapped") as hold:
+                waiting = asyncio.create_task(other.lock("wrapped", wait=10).acquire())
+                while len([row async for row in mine.inspect("wrapped")]) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            later = await waiting
+            assert later.fence > hold.fence
+            await later.release()
+        link = await Link.open(Address.from_url(url))
+        ((_, cipher),) = (await link.ask("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))[0]
+        assert cipher
+        await link.aclose()
 
 
 @pytest.mark.parametrize(
