@@ -130,19 +130,19 @@ async def decrement(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
 @asynccontextmanager
 async def guarded_update(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
     """Sell by a guarded UPDATE per order through asyncmy."""
-    at, key = Address.from_url(url), next(_keys)
+    at, shelf = Address.from_url(url), next(_keys).replace("-", "_")
     where = {"host": at.host, "port": at.port, "user": at.credentials()[0], "db": at.database}
     async with asyncmy.create_pool(**where, minsize=_POOL, maxsize=_POOL, autocommit=True) as pool:
 
-        async def run(statement: str, *values: str | int) -> int:
+        async def run(statement: str) -> int:
             async with pool.acquire() as connection, connection.cursor() as cursor:
-                return int(await cursor.execute(statement, values))
+                return int(await cursor.execute(statement))
 
-        await run("CREATE TABLE IF NOT EXISTS plain_stock (id VARCHAR(64) PRIMARY KEY, rest INT NOT NULL)")
-        await run("INSERT INTO plain_stock VALUES (%s, %s)", key, crowd.stock)
+        await run(f"CREATE TABLE {shelf} (id INT PRIMARY KEY, rest INT NOT NULL)")
+        await run(f"INSERT INTO {shelf} VALUES (1, {crowd.stock})")
 
         async def buy(buyer: str) -> bool:
-            return bool(await run("UPDATE plain_stock SET rest = rest - 1 WHERE id = %s AND rest >= 1", key))
+            return bool(await run(f"UPDATE {shelf} SET rest = rest - 1 WHERE id = 1 AND rest >= 1"))
 
         yield buy
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
+from typing import TypeVar
 
 import aiodlock
 from aiodlock import Returned, SegmentedStock, Taken
+from aiodlock.errors import BackendUnavailableError
 from aiodlock.testing.history import Event, Recorder, check_conservation
 from aiodlock.testing.processes import Worker
+
+_T = TypeVar("_T")
 
 
 async def rush(buy: Callable[[int], Awaitable[bool]], *, orders: int, lanes: int) -> list[int]:
@@ -66,10 +71,19 @@ async def shop(record: Recorder, *, url: str, key: str, first: int, orders: int,
             for number in numbers:
                 who = {"buyer": f"b-{number}", "order": f"o-{number}"}
                 record("asked", order=who["order"])
-                sale = await stock.take(**who)
-                record("answered", order=who["order"], taken=isinstance(sale, aiodlock.Taken))
-                if isinstance(sale, aiodlock.Taken) and number % 4 == 0:
-                    await stock.put_back(**who)
+                sale = await _answer(partial(stock.take, **who))
+                record("answered", order=who["order"], taken=isinstance(sale, Taken))
+                if isinstance(sale, Taken) and number % 4 == 0:
+                    await _answer(partial(stock.put_back, **who))
                     record("put back", order=who["order"])
 
         await asyncio.gather(*(lane() for _ in range(lanes)))
+
+
+async def _answer(verb: Callable[[], Awaitable[_T]]) -> _T:
+    """Ask until there is an answer, under the same id, as everybody should."""
+    while True:
+        try:
+            return await verb()
+        except BackendUnavailableError:
+            continue
