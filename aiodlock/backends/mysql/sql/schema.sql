@@ -114,10 +114,11 @@ CREATE TABLE IF NOT EXISTS aiodlock_stock_operations (
 
 -- name: stock_outbox
 CREATE TABLE IF NOT EXISTS aiodlock_stock_outbox (
-    number    BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, -- never used twice: a relay may know it after all was forgotten
     stock     VARBINARY(255) NOT NULL,
+    number    BIGINT NOT NULL AUTO_INCREMENT,    -- never used twice: a relay may know it after all was forgotten
     movements MEDIUMTEXT CHARACTER SET ascii NOT NULL,
-    KEY by_stock (stock)
+    PRIMARY KEY (stock, number),
+    UNIQUE KEY by_number (number)
 ) ENGINE = InnoDB
 
 -- name: versions
