@@ -11,6 +11,7 @@ import asyncio
 import enum
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -138,6 +139,10 @@ class Session:
             reply.add_done_callback(partial(self._answered, link, sent_at))
         return reply
 
+    def together(self) -> AbstractContextManager[None]:
+        """Send in one go what is sent inside the block."""
+        return self._link.together() if self._link is not None else nullcontext()
+
     async def prove(self, *, within: float) -> None:
         """Know that the session lasts: from something the leader answered, sent not longer ago than *within*."""
         if self.now() - self._proven_at <= within and self._link is not None:
@@ -147,6 +152,11 @@ class Session:
             self._proving.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait((self._proving,))
         self._proving.result()
+
+    def freshen(self) -> None:
+        """Find out that the session lasts, without waiting for it, unless that is known well enough."""
+        if self.now() - self._proven_at > self.seconds / 9:
+            self.sync().add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def sync(self) -> asyncio.Future[None]:
         """Let our server catch up with the leader: what is read after this is not older than the call."""

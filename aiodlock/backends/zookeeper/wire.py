@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, cast
 
 from aiozk import exc, protocol
@@ -59,6 +60,7 @@ class Link(asyncio.Protocol):
         self._number = 0
         self._greeting: _Reply | None = None
         self._pending: dict[int, tuple[_Reply, Any, Decode[Any]]] = {}  # in the order of sending
+        self._kept: bytearray | None = None  # what is to be sent together
         self._oldest: _Reply | None = None
         self._overdue = 0
         self._heard_at = self._loop.time()
@@ -95,8 +97,23 @@ class Link(asyncio.Protocol):
         number = request.special_xid or self._next_number()
         self._pending[number] = (reply, protocol.response_xref[request.opcode], decode)
         payload = request.serialize(number)
-        self._transport.write(_SIZE.pack(len(payload)) + payload)
+        frame = _SIZE.pack(len(payload)) + payload
+        if self._kept is None:
+            self._transport.write(frame)
+        else:
+            self._kept += frame
         return reply
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send in one write what is sent inside the block, which must not wait."""
+        self._kept = bytearray()
+        try:
+            yield
+        finally:
+            kept, self._kept = self._kept, None
+            if not self.reason:
+                self._transport.write(kept)
 
     async def lost(self) -> str:
         """Return the reason when the connection is lost."""

@@ -78,10 +78,10 @@ async def client_of(node: ZooKeeperServer, ensemble: ZooKeeperEnsemble, **settin
                 return
 
 
-async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 15.0) -> None:
+async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 15.0, every: float = 0.01) -> None:
     async with asyncio.timeout(within):
         while not (await answer if isinstance(answer := is_so(), Awaitable) else answer):  # noqa: ASYNC110 - what a server does has no event here
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(every)
 
 
 async def expire(session: Session, server: ZooKeeperServer) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
-from aiodlock import LockLostError
+from aiodlock import LockClient, LockLostError
 from aiodlock._core.line import Inside, LineId, Ticket, TicketId
 from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
 from aiodlock.backends.zookeeper.node import OwnNode
 from aiodlock.backends.zookeeper.stand import Stand
+from aiodlock.backends.zookeeper.watches import OwnWatch
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
 from tests.conformance.worlds import ProxyTrouble, asks_for
@@ -155,24 +157,82 @@ async def test_that_finds_a_holder_that_does_not_watch_its_node(
     server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would find out with its next renewal."""
-    monkeypatch.setattr(Stand, "_watch_own", lambda self: None)
+    monkeypatch.setattr(OwnWatch, "begin", lambda self: None)
     with pytest.raises(TimeoutError):
         await _delete_the_node_of_a_holder(server, key)
 
 
-async def test_a_line_removed_under_its_waiters_is_made_again(server: ZooKeeperServer, key: str) -> None:
-    """They stand again, and get in one after the other."""
+async def _remove_a_line_under_its_waiters(server: ZooKeeperServer, key: str) -> None:
     async with client(server.url) as mine, client(server.url) as other, client(server.url) as admin:
         hold = await mine.lock(key).acquire()
-        waiters = [asyncio.create_task(who.lock(key, fair=True).acquire()) for who in (mine, other)]
+        waiters = [asyncio.create_task(_enter_for_good(who, key)) for who in (mine, other)]
         await in_line(admin, key, 3)
         await delete(admin, *(f"/aiodlock/lock/{key}/{name}" for name in await nodes(admin, key)))
         async with asyncio.timeout(5.0):
-            done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-            assert hold.lost
-            await (first := done.pop()).result().release()
-            (second,) = set(waiters) - {first}
-            await (await second).release()
+            await asyncio.gather(hold.wait_lost(), *waiters)
+        assert await nodes(admin, key) == []
+
+
+async def _enter_for_good(who: LockClient, key: str) -> None:
+    """Enter until it was not lost: the next in line may be let in, and then hear that its own node has gone too."""
+    while True:
+        hold = await who.lock(key, fair=True).acquire()
+        await who.ping()
+        with suppress(LockLostError):
+            await hold.release()
+            return
+
+
+async def test_a_line_removed_under_its_waiters_is_made_again(server: ZooKeeperServer, key: str) -> None:
+    """They stand again, and get in one after the other; who was inside hears that he no longer is."""
+    await _remove_a_line_under_its_waiters(server, key)
+
+
+async def test_that_finds_waiters_of_a_line_that_is_no_more(
+    server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nobody minds that his node has gone."""
+    monkeypatch.setattr(Stand, "lose", lambda self: None)
+    with pytest.raises(TimeoutError):
+        await _remove_a_line_under_its_waiters(server, key)
+
+
+async def test_a_downgrade_is_no_loss(server: ZooKeeperServer, key: str) -> None:
+    """Our old node goes by our own hand, also if we begin to watch it while it is on its way."""
+    async with client(server.url) as mine:
+        backend, calls = mine.backend, list[object]()
+        assert isinstance(backend, ZooKeeperBackend)
+        backend._on_call = calls.append
+        ticket = Ticket(LineId("rwlock", key), TicketId("t"), weight=1 << 30, size=1 << 30)
+        await backend.join(ticket)
+        changing = asyncio.create_task(backend.change_weight(ticket, 1))
+        stand = backend._stands[ticket.id]
+        await until(lambda: stand.node.in_doubt, every=0.0)
+        stand._arm()
+        assert isinstance(await changing, Inside)
+        await backend.ping()
+        assert isinstance((await backend.renew([ticket]))[0], Inside)
+        assert calls == []
+        await backend.leave(ticket)
+
+
+async def test_a_watch_that_failed_is_set_again(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
+    """Begun while a connection was being made, over which it was then not sent."""
+    async with client(url_of(proxy.port), session=8.0) as mine, client(server.url) as other:
+        hold = await mine.lock(key).acquire()
+        assert isinstance(mine.backend, ZooKeeperBackend)
+        (stand,) = mine.backend._stands.values()
+        proxy.half_open()
+        before = session_of(mine).via
+        proxy.reset()
+        await until(lambda: session_of(mine).via > before)
+        stand._arm()
+        proxy.heal()
+        await until(lambda: answers(mine))
+        async with asyncio.timeout(5.0):
+            (name,) = await nodes(other, key)
+            await delete(other, f"/aiodlock/lock/{key}/{name}")
+            await hold.wait_lost()
 
 
 async def test_empty_lines_go_away(server: ZooKeeperServer, key: str) -> None:

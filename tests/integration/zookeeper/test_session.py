@@ -9,8 +9,8 @@ import pytest
 
 from aiodlock import LockClient
 from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
+from aiodlock.backends.zookeeper.lookout import Lookout
 from aiodlock.backends.zookeeper.session import Session, SessionState
-from aiodlock.backends.zookeeper.stand import Stand
 from aiodlock.events import BackendChanged, Event
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
@@ -49,7 +49,7 @@ async def _kill_the_server_of_a_waiter(ensemble: ZooKeeperEnsemble, key: str) ->
 def _is_parked(client: LockClient) -> bool:
     """Tell whether its ticket is watched over: before that a lost connection makes it join again, and so look."""
     assert isinstance(client.backend, ZooKeeperBackend)
-    return all(stand._via > 0 for stand in client.backend._stands.values())
+    return all(stand._lookout._via > 0 for stand in client.backend._stands.values())
 
 
 async def test_a_follower_killed_under_a_waiter_costs_half_a_second(ensemble: ZooKeeperEnsemble, key: str) -> None:
@@ -61,7 +61,7 @@ async def test_that_finds_a_waiter_that_does_not_look_again(
     ensemble: ZooKeeperEnsemble, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Watches end with the connection: one that relies on them sleeps on."""
-    monkeypatch.setattr(Stand, "_is_fresh", property(lambda self: self._via != -1))
+    monkeypatch.setattr(Lookout, "is_fresh", property(lambda self: self._via != -1))
     with pytest.raises(TimeoutError):
         await _kill_the_server_of_a_waiter(ensemble, key)
 
@@ -190,7 +190,7 @@ async def test_that_finds_a_client_that_keeps_its_holds(
             changed(self, state, via)
 
     monkeypatch.setattr(ZooKeeperBackend, "_session_changed", overlook)
-    monkeypatch.setattr(Stand, "_is_fresh", property(lambda self: self._via != -1))
+    monkeypatch.setattr(Lookout, "is_fresh", property(lambda self: self._via != -1))
     assert (await _expire_a_holder(server, key)).violations() != []
 
 
