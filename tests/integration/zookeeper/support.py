@@ -68,6 +68,12 @@ async def answers(client: LockClient) -> bool:
     return True
 
 
+def is_parked(client: LockClient) -> bool:
+    """Tell whether its ticket is watched over: before that a lost connection makes it join again, and so look."""
+    assert isinstance(client.backend, ZooKeeperBackend)
+    return all(stand._lookout._via > 0 for stand in client.backend._stands.values())
+
+
 @asynccontextmanager
 async def client_of(node: ZooKeeperServer, ensemble: ZooKeeperEnsemble, **settings: Any) -> AsyncIterator[LockClient]:
     """An open client that knows all servers and is connected to this one."""

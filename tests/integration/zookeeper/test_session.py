@@ -22,6 +22,7 @@ from tests.integration.zookeeper.support import (
     client_of,
     expire,
     in_line,
+    is_parked,
     session_of,
     until,
     url_of,
@@ -35,7 +36,7 @@ async def _kill_the_server_of_a_waiter(ensemble: ZooKeeperEnsemble, key: str) ->
         hold = await holder.lock(key).acquire()
         entering = asyncio.create_task(waiter.lock(key).acquire())
         await in_line(holder, key, 2)
-        await until(lambda: _is_parked(waiter))
+        await until(lambda: is_parked(waiter))
         old, began = session_of(waiter).id, time.monotonic()
         follower.crash()
         await until(lambda: answers(waiter))
@@ -44,12 +45,6 @@ async def _kill_the_server_of_a_waiter(ensemble: ZooKeeperEnsemble, key: str) ->
         await hold.release()
         async with asyncio.timeout(1.0):
             await (await entering).release()
-
-
-def _is_parked(client: LockClient) -> bool:
-    """Tell whether its ticket is watched over: before that a lost connection makes it join again, and so look."""
-    assert isinstance(client.backend, ZooKeeperBackend)
-    return all(stand._lookout._via > 0 for stand in client.backend._stands.values())
 
 
 async def test_a_follower_killed_under_a_waiter_costs_half_a_second(ensemble: ZooKeeperEnsemble, key: str) -> None:
