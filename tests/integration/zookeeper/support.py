@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -20,6 +21,8 @@ from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
 SESSION = 2.0
 TICK = 0.2
 LATE = 0.3  # a busy machine notices later
+
+figure = logging.getLogger("figures").info  # shown by --log-cli-level=INFO
 
 
 def client(url: str, *, session: float = SESSION, **settings: Any) -> LockClient:

@@ -17,6 +17,7 @@ from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
 from tests.conformance.worlds import ProxyTrouble, asks_for
 from tests.integration.zookeeper.support import (
+    Visits,
     answers,
     client,
     delete,
@@ -34,23 +35,28 @@ def trouble(proxy: FaultProxy) -> ProxyTrouble:
     return ProxyTrouble(proxy, sign=asks_for)
 
 
-async def _lose_the_answer_of_a_create(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
-    async with client(url_of(proxy.port), session=8.0) as mine, client(server.url) as other:
-        async with other.lock(key):
-            ProxyTrouble(proxy, sign=asks_for).drop_reply("join")
-            acquiring = asyncio.create_task(mine.lock(key).acquire(3.0))
-            await until(lambda: proxy.counts.replies_dropped == 1)
-            await until(lambda: answers(mine))
-        async with await acquiring:
-            assert len(await nodes(other, key)) == 1
+async def _lose_the_answer_of_a_create(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> Visits:
+    visits, go = Visits(key), asyncio.Event()
+    async with client(url_of(proxy.port), session=8.0, name="mine") as mine, client(server.url, name="other") as other:
+        staying = asyncio.create_task(visits.stay(other, until=go))
+        await visits.inside()
+        ProxyTrouble(proxy, sign=asks_for).drop_reply("join")
+        entering = asyncio.create_task(visits.stay(mine, wait=3.0))
+        await until(lambda: proxy.counts.replies_dropped == 1)
+        await until(lambda: answers(mine))
+        await in_line(other, key, 2)
+        go.set()
+        await asyncio.gather(staying, entering)
         assert await nodes(other, key) == []
+    return visits
 
 
 async def test_a_node_whose_making_was_not_answered_is_found(
     server: ZooKeeperServer, proxy: FaultProxy, key: str
 ) -> None:
     """And adopted: there is one, and it goes with the release."""
-    await _lose_the_answer_of_a_create(server, proxy, key)
+    visits = await _lose_the_answer_of_a_create(server, proxy, key)
+    assert (visits.count(), visits.violations()) == (2, [])
 
 
 async def test_that_finds_a_client_that_makes_another(
@@ -67,23 +73,28 @@ async def test_that_finds_a_client_that_makes_another(
         await _lose_the_answer_of_a_create(server, proxy, key)
 
 
-async def _release_without_a_connection(server: ZooKeeperServer, trouble: ProxyTrouble, url: str, key: str) -> None:
-    async with client(url, session=8.0) as mine, client(server.url) as other:
-        hold = await mine.lock(key, ttl=0.5).acquire()
+async def _release_without_a_connection(server: ZooKeeperServer, trouble: ProxyTrouble, url: str, key: str) -> Visits:
+    visits, go = Visits(key), asyncio.Event()
+    async with client(url, session=8.0, name="mine") as mine, client(server.url, name="other") as other:
+        staying = asyncio.create_task(visits.stay(mine, until=go, ttl=0.5))
+        await visits.inside()
         trouble.go_down()
-        await hold.release()
+        go.set()
+        await staying
         await asyncio.sleep(1.0)  # the engine repeats it for one ttl, and then trusts in the end of the lease
         trouble.come_back()
         await until(lambda: answers(mine))
-        async with other.lock(key, wait=1.0):
-            assert len(await nodes(other, key)) == 1
+        await visits.stay(other, wait=1.0)
+        assert await nodes(other, key) == []
+    return visits
 
 
 async def test_a_release_without_a_connection_is_made_up_for(
     server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
     """The node would stay as long as the session: it goes with the reconnect."""
-    await _release_without_a_connection(server, trouble, url_of(proxy.port), key)
+    visits = await _release_without_a_connection(server, trouble, url_of(proxy.port), key)
+    assert (visits.count(), visits.violations()) == (2, [])
 
 
 async def test_that_finds_a_node_that_is_forgotten(
@@ -124,17 +135,36 @@ async def test_the_node_of_a_lost_session_is_nobodys(
         assert await nodes(other, key) == []
 
 
-async def test_a_node_of_an_older_session_is_removed(server: ZooKeeperServer, key: str) -> None:
-    """It bears our ticket's id, but would go with another session: it is not believed."""
+async def _find_a_node_of_an_older_session(server: ZooKeeperServer, key: str) -> None:
     async with client(server.url) as old, client(server.url) as mine:
+        assert isinstance(mine.backend, ZooKeeperBackend)
         ticket = Ticket(LineId("lock", key), TicketId("t"))
         await old.backend.join(ticket)
-        mine.backend._stands[ticket.id] = stand = Stand(mine.backend._site, ticket)  # type: ignore[attr-defined]
-        stand.node.in_doubt = True
-        (left,) = await nodes(mine, key)
+        mine.backend._stands[ticket.id] = stand = Stand(mine.backend._site, ticket)
+        stand.node.in_doubt, stand.ends = True, session_of(mine).now() + 30.0
         assert isinstance(await mine.backend.join(ticket), Inside)
-        assert left not in await nodes(mine, key)
+        (name,) = await nodes(mine, key)
+        _, stat = await mine.backend._tree.get(f"/aiodlock/lock/{key}/{name}")
+        assert stat.owner == session_of(mine).id
         await mine.backend.leave(ticket)
+
+
+async def test_a_node_of_an_older_session_is_removed(server: ZooKeeperServer, key: str) -> None:
+    """It bears our ticket's id, but would go with another session: it is not believed."""
+    await _find_a_node_of_an_older_session(server, key)
+
+
+async def test_that_finds_a_node_that_is_not_ours(
+    server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adopted by its name alone."""
+
+    async def believe(self: OwnNode) -> None:
+        self.epoch = 1
+
+    monkeypatch.setattr(OwnNode, "_read", believe)
+    with pytest.raises(AssertionError):
+        await _find_a_node_of_an_older_session(server, key)
 
 
 async def _delete_the_node_of_a_holder(server: ZooKeeperServer, key: str) -> None:
