@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aiodlock.backends.zookeeper.node import OwnNode, heard, settled
+from aiodlock.backends.zookeeper.node import OwnNode
 from aiodlock.backends.zookeeper.parent import Parent
 from aiodlock.backends.zookeeper.paths import Node, in_order
 from aiodlock.backends.zookeeper.record import Record
 from aiodlock.backends.zookeeper.standing import Standing, blocker, standing_of
 from aiodlock.backends.zookeeper.tree import NoNode, Stat, Tree
+from aiodlock.backends.zookeeper.wire import heard, settled
 from aiodlock.errors import BackendDataError
 
 __all__ = ["Lookout"]

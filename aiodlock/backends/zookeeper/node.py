@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,9 +12,10 @@ from aiodlock.backends.zookeeper.others import amend
 from aiodlock.backends.zookeeper.paths import in_order, prefix_of
 from aiodlock.backends.zookeeper.record import Record
 from aiodlock.backends.zookeeper.tree import NoNode, Tree
+from aiodlock.backends.zookeeper.wire import heard, settled
 from aiodlock.errors import BackendUnavailableError
 
-__all__ = ["OwnNode", "heard", "settled"]
+__all__ = ["OwnNode"]
 
 
 class OwnNode:
@@ -114,19 +114,3 @@ class OwnNode:
     def _record(self) -> Record:
         ticket = self.ticket
         return Record(owner=ticket.owner, key=ticket.line.key, ttl=self.ttl, session=self.tree.session.seconds)
-
-
-async def settled(*replies: asyncio.Future[Any]) -> None:
-    """Wait for all of them, whatever comes of them; no error is left unseen."""
-    for reply in replies:
-        reply.add_done_callback(heard)
-    for reply in reversed(replies):  # they come in the order of the requests: usually all are there with the last
-        if not reply.done():
-            with contextlib.suppress(Exception):
-                await reply
-
-
-def heard(reply: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody waits for."""
-    if not reply.cancelled():
-        reply.exception()

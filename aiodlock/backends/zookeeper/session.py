@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from aiozk import protocol
 
 from aiodlock.backends.zookeeper.address import Address
-from aiodlock.backends.zookeeper.wire import Decode, Link, OnWatch, no_result
+from aiodlock.backends.zookeeper.wire import Decode, Link, OnWatch, heard, no_result
 from aiodlock.clock import SystemClock
 from aiodlock.errors import BackendError, BackendUnavailableError
 
@@ -149,14 +149,14 @@ class Session:
             return
         if self._proving is None or self._proving.done():
             self._proving = self.sync()
-            self._proving.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._proving.add_done_callback(heard)
         await asyncio.wait((self._proving,))
         self._proving.result()
 
     def freshen(self) -> None:
         """Find out that the session lasts, without waiting for it, unless that is known well enough."""
         if self.now() - self._proven_at > self.seconds / 9:
-            self.sync().add_done_callback(lambda done: done.cancelled() or done.exception())
+            self.sync().add_done_callback(heard)
 
     def sync(self) -> asyncio.Future[None]:
         """Let our server catch up with the leader: what is read after this is not older than the call."""

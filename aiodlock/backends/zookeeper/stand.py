@@ -26,12 +26,13 @@ from aiodlock._core.line import (
     Waiting,
 )
 from aiodlock.backends.zookeeper.lookout import Lookout
-from aiodlock.backends.zookeeper.node import OwnNode, heard
+from aiodlock.backends.zookeeper.node import OwnNode
 from aiodlock.backends.zookeeper.parent import Parent
 from aiodlock.backends.zookeeper.record import Record
 from aiodlock.backends.zookeeper.standing import FRONT, Standing
 from aiodlock.backends.zookeeper.tree import BadVersion, NoNode, Tree
 from aiodlock.backends.zookeeper.watches import CompanyWatch, OwnWatch
+from aiodlock.backends.zookeeper.wire import heard
 from aiodlock.errors import BackendDataError
 
 __all__ = ["Site", "Stand"]

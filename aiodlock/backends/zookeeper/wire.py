@@ -11,14 +11,14 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar, cast
 
 from aiozk import exc, protocol
 
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
-__all__ = ["Decode", "Link", "OnWatch", "no_result"]
+__all__ = ["Decode", "Link", "OnWatch", "heard", "no_result", "settled"]
 
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Any], _T]
@@ -216,7 +216,7 @@ class Link(asyncio.Protocol):
         if self._overdue >= _CHECKS:
             self.abort("no reply in time")
         elif not waits and self._loop.time() - self._heard_at >= self._pings_after - self._patience / _CHECKS:
-            self.send(protocol.PingRequest(), no_result).add_done_callback(lambda done: done.exception())
+            self.send(protocol.PingRequest(), no_result).add_done_callback(heard)
 
     def _end(self, reason: str) -> None:
         if self.reason:
@@ -233,6 +233,22 @@ class Link(asyncio.Protocol):
 
 def no_result(_: object) -> None:
     """Decode a reply that says nothing."""
+
+
+async def settled(*replies: asyncio.Future[Any]) -> None:
+    """Wait for all of them, whatever comes of them; no error is left unseen."""
+    for reply in replies:
+        reply.add_done_callback(heard)
+    for reply in reversed(replies):  # they come in the order of the requests: usually all are there with the last
+        if not reply.done():
+            with suppress(Exception):
+                await reply
+
+
+def heard(reply: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for."""
+    if not reply.cancelled():
+        reply.exception()
 
 
 def _as_error(where: str, kind: Any, code: int) -> BackendError:

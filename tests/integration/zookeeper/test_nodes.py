@@ -277,3 +277,15 @@ async def test_empty_lines_go_away(server: ZooKeeperServer, key: str) -> None:
 async def _is_gone(who: object, path: str) -> bool:
     parent, _, name = path.rpartition("/")
     return name not in await who.backend._tree.children(parent)  # type: ignore[attr-defined]
+
+
+async def test_an_open_latch_is_watched_no_more(server: ZooKeeperServer, key: str) -> None:
+    """Nor kept in memory: a service that makes many would grow with them."""
+    async with client(server.url) as mine, client(server.url) as other:
+        assert isinstance(mine.backend, ZooKeeperBackend)
+        waiting = [asyncio.create_task(who.latch(key, count=2).opened()) for who in (mine, other)]
+        await mine.latch(key, count=2).count_down()
+        await other.latch(key, count=2).count_down()
+        async with asyncio.timeout(5.0):
+            await asyncio.gather(*waiting)
+        await until(lambda: not (mine.backend._latches._watches or mine.backend._tree._watchers))
