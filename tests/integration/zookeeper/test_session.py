@@ -35,7 +35,8 @@ from tests.integration.zookeeper.support import (
 async def _kill_the_server_of_a_waiter(ensemble: ZooKeeperEnsemble, key: str) -> Visits:
     """Let its follower die while it waits, then release: it is woken."""
     leader, follower, visits, go = ensemble.leader, ensemble.followers[0], Visits(key), asyncio.Event()
-    async with client(leader.url, name="holder") as holder, client_of(follower, ensemble, name="waiter") as waiter:
+    elsewhere = client_of(follower, ensemble, session=8.0, name="waiter")
+    async with client(leader.url, session=8.0, name="holder") as holder, elsewhere as waiter:
         staying = asyncio.create_task(visits.stay(holder, until=go))
         await visits.inside()
         entering = asyncio.create_task(visits.stay(waiter))
@@ -117,7 +118,7 @@ async def test_that_finds_a_client_that_begins_anew(
 
 async def _pause_the_leader_of_both(ensemble: ZooKeeperEnsemble, key: str) -> Visits:
     leader, visits = ensemble.leader, Visits(key)
-    holding, waiting = (client_of(leader, ensemble, name=name) for name in ("holder", "waiter"))
+    holding, waiting = (client_of(leader, ensemble, session=8.0, name=name) for name in ("holder", "waiter"))
     async with holding as holder, waiting as waiter:
         await _visit_over(visits, holder, waiter, leader.pause)
     leader.resume()
