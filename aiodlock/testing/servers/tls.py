@@ -10,7 +10,7 @@ from pathlib import Path
 from aiodlock.testing.servers.base import HOST, MissingServerError, free_ports
 from aiodlock.testing.servers.redis import RedisServer
 
-__all__ = ["TlsRedisServer"]
+__all__ = ["TlsRedisServer", "make_certificates"]
 
 # Two authorities: the server's, and one that has not signed it.
 _MAKE = f"""
@@ -22,6 +22,11 @@ openssl req $EC -subj /CN=localhost -keyout server.key -out server.csr
 printf 'subjectAltName=IP:{HOST}\\nauthorityKeyIdentifier=keyid\\n' > extensions
 openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out server.crt
 """
+
+
+def make_certificates(directory: Path) -> None:
+    """Make ``server.crt`` and ``server.key``, for loopback, and ``ca.crt``, which signed it; ``other.crt`` did not."""
+    subprocess.run(["sh", "-e", "-c", _MAKE], cwd=directory, check=True, capture_output=True)
 
 
 class TlsRedisServer(RedisServer):
@@ -56,7 +61,7 @@ class TlsRedisServer(RedisServer):
 
     def command(self) -> Sequence[str]:
         if not self.authority.exists():
-            subprocess.run(["sh", "-e", "-c", _MAKE], cwd=self.directory, check=True, capture_output=True)
+            make_certificates(self.directory)
         files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt"}
         options = [word for name, file in files.items() for word in (f"--tls-{name}", str(self.directory / file))]
         return (*super().command(), "--tls-port", str(self.tls_port), "--tls-auth-clients", "no", *options)
