@@ -21,7 +21,8 @@ def sell_through(sale: Sale, *, chaos: bool, seed: int, as_json: bool) -> None:
     """Sell under a rush of buyers in several processes, and see every order become one row."""
     if not sale.orders or not sale.into or sale.backend.startswith("memory:"):
         raise Stop(
-            "orders go from Redis through Kafka into MySQL: give --url redis://…, --orders kafka://…, --into mysql://…"
+            "orders go from a stock through Kafka into MySQL: give --url redis://… or mysql://…, --orders kafka://…, "
+            "--into mysql://…"
         )
     result = asyncio.run(_watched(Pipeline(sale, chaos=chaos, seed=seed)))
     if as_json:

@@ -24,6 +24,12 @@ def servers() -> Iterator[tuple[str, ...]]:
         yield ("--url", redis.url, "--orders", kafka.url, "--into", mariadb.url)
 
 
+@pytest.fixture
+def one_database(servers: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, with the stock in the database of the rows: a later option counts."""
+    return (*servers, "--url", servers[-1])
+
+
 def balance(servers: tuple[str, ...], *options: str) -> dict[str, object]:
     sizes = ("--buyers", "3000", "--stock", "1500", "--workers", "3", "--concurrency", "30", "--segments", "4")
     command = (*AIODLOCK, "seckill", *servers, *sizes, "--json", *options)
@@ -39,6 +45,20 @@ def balance(servers: tuple[str, ...], *options: str) -> dict[str, object]:
 def test_each_accepted_order_is_one_row(servers: tuple[str, ...]) -> None:
     """Three shops, a relay and a writer, each a process of its own."""
     assert balance(servers)["killed"] == {}
+
+
+@pytest.mark.timeout(120)
+def test_the_stock_may_be_where_the_rows_are(one_database: tuple[str, ...]) -> None:
+    """Without Redis."""
+    assert balance(one_database)["killed"] == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_books_of_one_database_balance_after_chaos(one_database: tuple[str, ...], seed: int) -> None:
+    """The same parts die."""
+    assert balance(one_database, "--chaos", "--seed", str(seed))["killed"]
 
 
 @pytest.mark.long
