@@ -6,11 +6,14 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer, require
-from tests.integration.cli.support import AIODLOCK, Cli
+from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer, free_ports, require
+from tests.integration.cli.support import AIODLOCK, Cli, assert_one_line
 
 
 @pytest.fixture(scope="module")
@@ -24,29 +27,49 @@ def servers() -> Iterator[tuple[str, ...]]:
         yield ("--url", redis.url, "--orders", kafka.url, "--into", mariadb.url)
 
 
-def balance(servers: tuple[str, ...], *options: str) -> dict[str, object]:
+def balance(page: Path, *options: str) -> dict[str, Any]:
+    """Sell, and return the figures; they are the same on the page."""
     sizes = ("--buyers", "3000", "--stock", "1500", "--workers", "3", "--concurrency", "30", "--segments", "4")
-    command = (*AIODLOCK, "seckill", *servers, *sizes, "--json", *options)
+    command = (*AIODLOCK, "seckill", *sizes, "--json", "--report", str(page), *options)
     ended = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert ended.returncode == 0, ended.stderr
-    result: dict[str, object] = json.loads(ended.stdout)
+    assert "Traceback" not in ended.stderr
+    result: dict[str, Any] = json.loads(ended.stdout)
     assert (result["accepted"], result["rows"], result["left"], result["oversold"]) == (1500, 1500, 0, 0)
     assert result["is_balanced"] is True
+    assert json.loads(ElementTree.parse(page).findtext(".//script[@id='figures']") or "") == result
     return result
 
 
 @pytest.mark.timeout(120)
-def test_each_accepted_order_is_one_row(servers: tuple[str, ...]) -> None:
-    """Three shops, a relay and a writer, each a process of its own."""
-    assert balance(servers)["killed"] == {}
+def test_each_accepted_order_is_one_row(servers: tuple[str, ...], tmp_path: Path) -> None:
+    """Three shops, a relay and a writer, each a process of its own; every buyer has waited, and is in the chart."""
+    result = balance(tmp_path / "sale.html", *servers)
+    assert (result["killed"], result["course"]["marks"]) == ({}, [])
+    assert sum(one["count"] for one in result["course"]["waits"]) == 3000
+    last = result["course"]["looks"][-1]
+    assert (last["sold"], last["rows"], last["left"]) == (1500, 1500, [0, 0, 0, 0])
 
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(10))
-def test_the_books_balance_after_chaos(servers: tuple[str, ...], seed: int) -> None:
-    """In ten of ten runs: processes and connections die in the middle of it, and each accepted order is one row."""
-    assert balance(servers, "--chaos", "--seed", str(seed))["killed"]
+def test_the_books_balance_after_chaos(seed: int, tmp_path: Path) -> None:
+    """In ten of ten runs: processes, connections and Redis die in the middle, and each accepted order is one row."""
+    for kind in (KafkaServer, MariaDBServer, RedisServer):
+        require(kind)
+    page = tmp_path / "sale.html"
+    result = balance(page, "--chaos", "--seed", str(seed))
+    assert result["killed"]["redis"] >= 1
+    marks = [item.text or "" for item in ElementTree.parse(page).findall(".//ol/li")]
+    assert len(marks) == len(result["course"]["marks"]) == sum(result["killed"].values())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_server_that_was_given_is_not_killed(servers: tuple[str, ...], tmp_path: Path) -> None:
+    """Only what runs for the sale is."""
+    assert "redis" not in balance(tmp_path / "sale.html", *servers, "--chaos")["killed"]
 
 
 def test_half_a_way_is_refused(cli: Cli) -> None:
@@ -54,3 +77,12 @@ def test_half_a_way_is_refused(cli: Cli) -> None:
     ended = cli("seckill", "--orders", "kafka://127.0.0.1:1")
     assert ended.returncode == 1
     assert "--into mysql://" in ended.stderr
+
+
+def test_a_database_that_is_not_there_is_told_before_anything_is_sold(cli: Cli) -> None:
+    """Not as a bug of ours, and not after minutes."""
+    (port,) = free_ports(1)
+    urls = ("--url", f"redis://127.0.0.1:{port}", "--orders", f"127.0.0.1:{port}", "--into")
+    ended = cli("seckill", *urls, f"mysql://root:secret@127.0.0.1:{port}/shop")
+    assert_one_line(ended, 1, f"mysql://127.0.0.1:{port}", "check that the server runs")
+    assert "secret" not in ended.stderr
