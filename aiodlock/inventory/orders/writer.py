@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
-from aiodlock._core.cancel import finish
 from aiodlock._core.stock import Move
 from aiodlock.errors import BackendDataError, BackendUnavailableError
 from aiodlock.events import EventSink
@@ -51,7 +49,7 @@ def _sql(name: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
 
 
-class OrderWriter:
+class OrderWriter(Keeper):
     """Reads *topic* and writes rows into *database* (``mysql://user:password@host:port/name``), from ``async with`` on.
 
     Any number of processes may run one under the same *group*; each has its part of the topic. A message that is none
@@ -68,6 +66,7 @@ class OrderWriter:
         dead_letters: str | None = None,
         on_event: EventSink | None = None,
     ) -> None:
+        super().__init__(f"writer of {topic}", idle=0.0, ended_within=_ENDED_WITHIN, on_event=on_event)
         self.written = 0
         self.poisoned = 0
         self._bootstrap = bootstrap
@@ -79,26 +78,6 @@ class OrderWriter:
         self._consumer: Any = None
         self._next: dict[TopicPartition, int] = {}
         self._turn = asyncio.Lock()  # at the database: partitions are given to us while we write
-        self._keeper = Keeper(f"writer of {topic}", self._step, idle=0.0, on_event=on_event)
-
-    async def __aenter__(self) -> Self:
-        self._keeper.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await finish(asyncio.ensure_future(self._end()), within=_ENDED_WITHIN)
-
-    async def _end(self) -> None:
-        await self._keeper.aclose()
-        await self._let_go()
-        await self._publisher.aclose()
-
-    @property
-    def failures(self) -> int:
-        """How often it had to begin again."""
-        return self._keeper.failures
 
     @property
     def has_part(self) -> bool:
@@ -146,6 +125,10 @@ class OrderWriter:
         except BaseException:
             await self._let_go()
             raise
+
+    async def _end(self) -> None:
+        await self._let_go()
+        await self._publisher.aclose()
 
     async def _ready(self) -> None:
         if self._consumer is not None:

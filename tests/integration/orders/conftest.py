@@ -105,7 +105,7 @@ async def has_failed(sink: KafkaSink) -> bool:
 
 
 async def has_told_all(sink: KafkaSink) -> bool:
-    return not sink._events
+    return not sink.waiting
 
 
 async def rows_become(writer: OrderWriter, stock: str, expected: tuple[int, int, int], *, within: float = 30.0) -> None:
