@@ -19,6 +19,7 @@ __all__ = ["Chaos", "Connection", "Machine", "Victim"]
 _ROUNDS = 2  # everybody is killed at most so often: who is begun again has to get somewhere
 _PAUSE = (0.1, 0.5)  # seconds between two victims
 _LOOK_EVERY = 0.01
+_KILLED_WITHIN = 10.0
 _BACK_WITHIN = 60.0
 
 
@@ -50,13 +51,18 @@ class Connection:
         return self._writer.is_at_work and bool(self._writer.facts.get("session"))
 
     async def strike(self) -> bool:
-        from aiodlock.inventory.orders.database import Database
+        from aiodlock.inventory.orders.driver import see_through
 
         with suppress(Exception):  # it may have ended by itself
-            async with Database(self._database) as administrator:
-                await administrator.run(f"KILL CONNECTION {self._writer.facts['session']:d}")
+            await see_through(self._kill(self._writer.facts["session"]), within=_KILLED_WITHIN)
             return True
         return False
+
+    async def _kill(self, session: int) -> None:
+        from aiodlock.inventory.orders.database import Database
+
+        async with Database(self._database) as administrator:
+            await administrator.run(f"KILL CONNECTION {session:d}")
 
 
 class Machine:

@@ -13,7 +13,6 @@ from aiodlock.errors import BackendUnavailableError
 
 __all__ = ["Part"]
 
-_KILLED = -9
 _MOST_VAIN = 20  # starts in a row that end without a server: then it is not only being started again
 _PAUSE = 0.5
 
@@ -29,6 +28,7 @@ class Part:
         self.is_at_work = False  # has told something since it was started
         self._command = (sys.executable, "-m", "aiodlock.cli.parts", role, sale.encode(), str(number))
         self._process: asyncio.subprocess.Process | None = None
+        self._is_struck = False
 
     async def run(self) -> None:
         """Run it until it ends by itself.
@@ -37,25 +37,26 @@ class Part:
         """
         vain = 0
         while not self.is_done:
-            match await self._live():
-                case 0:
-                    self.is_done = True
-                case code if code == _KILLED:
-                    vain = 0
-                case code if code == UNAVAILABLE and vain < _MOST_VAIN:
-                    vain += 1
-                    await asyncio.sleep(_PAUSE)
-                case code:
-                    raise BackendUnavailableError(f"the {self.role} ended with status {code}: see what it said above")
+            code = await self._live()
+            if code == 0:
+                self.is_done = True
+            elif self._is_struck:  # -9, or anything if it was about to end by itself: see `Popen.send_signal`
+                vain = 0
+            elif code == UNAVAILABLE and vain < _MOST_VAIN:
+                vain += 1
+                await asyncio.sleep(_PAUSE)
+            else:
+                raise BackendUnavailableError(f"the {self.role} ended with status {code}: see what it said above")
 
     async def strike(self) -> bool:
         """End its process at once, as a crash does."""
-        return self._kill()
+        self._is_struck = self._kill()
+        return self._is_struck
 
     async def _live(self) -> int:
         """Start it, listen to what it tells, and return the status it ended with."""
         process = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.PIPE)
-        self._process = process
+        self._process, self._is_struck = process, False
         assert process.stdout is not None
         try:
             async for line in process.stdout:

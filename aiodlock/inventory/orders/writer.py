@@ -14,12 +14,13 @@ from importlib import resources
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
 
 from aiodlock._core.stock import Move
 from aiodlock.errors import BackendDataError, BackendUnavailableError
 from aiodlock.events import EventSink
 from aiodlock.inventory.orders.database import Database
-from aiodlock.inventory.orders.driver import end, start
+from aiodlock.inventory.orders.driver import end, see_through
 from aiodlock.inventory.orders.keeper import Keeper
 from aiodlock.inventory.orders.message import Message
 from aiodlock.inventory.orders.publisher import Publisher
@@ -77,6 +78,7 @@ class OrderWriter(Keeper):
         self._database = Database(database)
         self._consumer: Any = None
         self._next: dict[TopicPartition, int] = {}
+        self._mishap: Exception | None = None  # of a listener, whose errors the driver keeps to itself
         self._turn = asyncio.Lock()  # at the database: partitions are given to us while we write
 
     @property
@@ -97,7 +99,10 @@ class OrderWriter(Keeper):
         consumer, next_ = self._consumer, dict(self._next)
         if consumer is None or not next_:
             raise BackendUnavailableError(f"the writer of {self._topic!r} has no part of it yet: ask again")
-        ends = await consumer.end_offsets(list(next_))
+        try:
+            ends = await see_through(consumer.end_offsets(list(next_)), within=_PATIENCE)
+        except (KafkaError, TimeoutError) as error:
+            raise BackendUnavailableError(f"kafka://{self._bootstrap}: {error!r}, ask again") from error
         return sum(max(0, ends[partition] - offset) for partition, offset in next_.items())
 
     async def rows(self, stock: str) -> Rows:
@@ -105,11 +110,14 @@ class OrderWriter(Keeper):
 
         Cancellation: nothing is left behind.
         """
+        try:
+            return await see_through(self._rows(stock), within=_PATIENCE)
+        except TimeoutError as error:
+            raise BackendUnavailableError(f"the database of {self._topic!r}: {error}") from error
+
+    async def _rows(self, stock: str) -> Rows:
         async with Database(self._database.url) as database:
-            sums = (
-                "COUNT(*), COALESCE(SUM(IF(state < 4, quantity, 0)), 0), COALESCE(SUM(IF(state = 4, quantity, 0)), 0)"
-            )
-            found = await database.query(f"SELECT {sums} FROM aiodlock_orders WHERE stock = %s", (stock.encode(),))
+            found = await database.query(_sql("rows"), (stock.encode(),))
         return Rows(*(int(one) for one in found[0]))
 
     async def _step(self) -> bool:
@@ -118,6 +126,8 @@ class OrderWriter(Keeper):
             async with asyncio.timeout(_PATIENCE):
                 await self._ready()
                 found = await self._consumer.getmany(timeout_ms=int(_POLL * 1000), max_records=_MOST_RECORDS)
+                if self._mishap is not None:
+                    raise self._mishap
                 if found:
                     async with self._turn:
                         await self._write(found)
@@ -146,22 +156,26 @@ class OrderWriter(Keeper):
             session_timeout_ms=6000,
             heartbeat_interval_ms=1000,
         )
-        await start(self._consumer, within=_PATIENCE)
+        await see_through(self._consumer.start(), within=_PATIENCE)
         self._consumer.subscribe([self._topic], listener=_Resume(self))
 
     async def _let_go(self) -> None:
         consumer, self._consumer = self._consumer, None
+        self._mishap = None
         self._next.clear()
         await self._database.aclose()
         if consumer is not None:
             await end(consumer.stop, consumer._client.close)
 
-    async def resume(self, partitions: Sequence[TopicPartition]) -> None:
+    async def _resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Go on in each of *partitions* behind the last message that has its row."""
-        async with self._turn:
-            for partition in partitions:
-                self._next[partition] = await self._offset_of(partition)
-                self._consumer.seek(partition, self._next[partition])
+        try:
+            async with asyncio.timeout(_PATIENCE), self._turn:
+                for partition in partitions:
+                    self._next[partition] = await self._offset_of(partition)
+                    self._consumer.seek(partition, self._next[partition])
+        except Exception as error:
+            self._mishap = error
 
     async def _offset_of(self, partition: TopicPartition) -> int:
         which = partition.topic.encode(), partition.partition
@@ -203,7 +217,7 @@ class _Resume(ConsumerRebalanceListener):  # type: ignore[misc]
             self._writer._next.pop(partition, None)
 
     async def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
-        await self._writer.resume(assigned)
+        await self._writer._resume(assigned)
 
 
 def _sorted(records: Any) -> tuple[list[Message], list[tuple[bytes, bytes]]]:

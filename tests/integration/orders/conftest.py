@@ -104,6 +104,11 @@ async def has_failed(sink: KafkaSink) -> bool:
     return sink.failures > 0
 
 
+async def has_begun(sink: KafkaSink) -> bool:
+    """Tell whether all that it took is on its way."""
+    return sink.waiting > 0 and not sink._events
+
+
 async def has_told_all(sink: KafkaSink) -> bool:
     return not sink.waiting
 
