@@ -29,6 +29,7 @@ __all__ = ["OrderWriter", "Rows"]
 
 _STATES = {Move.RESERVED: 1, Move.TAKEN: 2, Move.CONFIRMED: 3, Move.RETURNED: 4}
 _MOST_RECORDS = 1000  # in one transaction
+_LONGEST_KEY, _LONGEST_LETTER = 1_000, 900_000  # bytes of a dead letter
 _ENDED_WITHIN = 10.0
 _POLL = 0.2
 _PATIENCE = 10.0
@@ -48,6 +49,10 @@ def _sql(name: str) -> str:
     """Read a statement, without its contract: the driver looks at how it begins."""
     text = (resources.files(__package__) / "sql" / f"{name}.sql").read_text("utf-8")
     return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+
+
+async def _has_tables(database: Database) -> bool:
+    return bool(await database.query("SHOW TABLES LIKE 'aiodlock\\_offsets'"))  # the last one to be made
 
 
 class OrderWriter(Keeper):
@@ -117,6 +122,8 @@ class OrderWriter(Keeper):
 
     async def _rows(self, stock: str) -> Rows:
         async with Database(self._database.url) as database:
+            if not await _has_tables(database):
+                return Rows(0, 0, 0)
             found = await database.query(_sql("rows"), (stock.encode(),))
         return Rows(*(int(one) for one in found[0]))
 
@@ -144,7 +151,7 @@ class OrderWriter(Keeper):
         if self._consumer is not None:
             return
         await self._database.open()
-        if not await self._database.query("SHOW TABLES LIKE 'aiodlock\\_offsets'"):
+        if not await _has_tables(self._database):
             await self._database.run(_sql("schema"))
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
@@ -221,14 +228,14 @@ class _Resume(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def _sorted(records: Any) -> tuple[list[Message], list[tuple[bytes, bytes]]]:
-    """Return the messages about orders, and the others as they came."""
+    """Return the messages about orders, and the others as they came, as far as a broker takes them uncompressed."""
     orders: list[Message] = []
     poison: list[tuple[bytes, bytes]] = []
     for record in records:
         try:
             orders.append(Message.decode(record.value))
         except BackendDataError:
-            poison.append((record.key or b"", record.value or b""))
+            poison.append(((record.key or b"")[:_LONGEST_KEY], (record.value or b"")[:_LONGEST_LETTER]))
     return orders, poison
 
 

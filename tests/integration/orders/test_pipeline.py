@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 import aiodlock
 from aiodlock._core.stock import Entry, Move, Movement
 from aiodlock.errors import BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.events import Event, StockTaken, TaskFailed
-from aiodlock.inventory.orders import Message, OrderWriter, OutboxRelay, Publisher, reconcile
+from aiodlock.inventory.orders import Message, OrderWriter, OutboxRelay, Publisher, Rows, reconcile
 from aiodlock.inventory.orders.database import Database
 from aiodlock.inventory.orders.keeper import _FIRST_PAUSE
 from aiodlock.sinks.kafka import KafkaSink
@@ -201,6 +201,23 @@ async def test_poison_goes_to_the_dead_letters_and_the_rest_goes_on(
         assert writer.poisoned >= len(bad)
 
 
+async def test_poison_too_long_for_the_dead_letters_is_cut(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str
+) -> None:
+    """Packed tightly a producer may send what nobody can publish unpacked; the others do not wait behind it."""
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, compression_type="gzip", max_request_size=4_000_000)
+    await producer.start()
+    await producer.send_and_wait(topic, b"x" * 2_000_000, key=b"y" * 1_000_000, partition=0)
+    key, value = message(1, stock=topic)
+    await producer.send_and_wait(topic, value, key=key, partition=0)
+    await producer.stop()
+    async with OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer:
+        await rows_become(writer, topic, (1, 2, 0))
+        (letter,) = set(await read(kafka, f"{topic}.dead-letters", 1))
+    assert 100_000 < len(letter) < 1_000_000
+    assert set(letter) == set(b"x")
+
+
 class OffsetFirst(OrderWriter):
     """The broken twin: moves on before the rows are written."""
 
@@ -300,6 +317,16 @@ async def test_a_cancel_does_not_enter_the_driver_of_the_database(
     with pytest.raises(asyncio.CancelledError):
         await counting
     assert torn == []
+
+
+async def test_a_database_without_our_tables_has_no_rows(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str
+) -> None:
+    """The writer makes them when it starts; whoever counts before that sees none."""
+    async with Database(mariadb.url) as database:
+        await database.run("CREATE DATABASE IF NOT EXISTS empty")
+    empty = mariadb.url.replace(f"/{mariadb.database}", "/empty")
+    assert await OrderWriter(kafka.bootstrap, empty, topic=topic).rows(topic) == Rows(0, 0, 0)
 
 
 async def test_what_the_database_says_is_told_as_ours(kafka: KafkaServer, mariadb: MariaDBServer, topic: str) -> None:
