@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
 
 from aiodlock._core.stock import Audit
 from aiodlock.cli.chaos import Chaos, Connection, Machine, Victim
+from aiodlock.cli.company import Company
 from aiodlock.cli.course import Course, Diary
 from aiodlock.cli.part import Part
 from aiodlock.cli.parts import Sale
@@ -21,8 +20,6 @@ from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.testing.servers import Server
 
 __all__ = ["Pipeline", "Result"]
-
-_T = TypeVar("_T")
 
 _SETTLED_WITHIN = 90.0
 _LOOK_EVERY = 0.1
@@ -72,8 +69,8 @@ class Pipeline:
             await stock.load(self.sale.stock)
             self._diary = Diary()
             began = time.perf_counter()
-            async with _Company(self._relay.run(), self._writer.run(), self._chaos.run()) as company:
-                async with _Company(self._watch(stock)):
+            async with Company(self._relay.run(), self._writer.run(), self._chaos.run()) as company:
+                async with Company(self._watch(stock)):
                     await company.unless_it_fails(asyncio.gather(*(shop.run() for shop in self._shops)))
                 sold = time.perf_counter()
                 await company.unless_it_fails(self._settle(stock))
@@ -141,35 +138,3 @@ class Pipeline:
             is_balanced=audit.is_balanced and self._rows == audit.accepted == self._expected,
             course=self._diary.course(),
         )
-
-
-class _Company:
-    """Work that goes on beside us, and is ended with the block; what it fails of is told by `unless_it_fails`."""
-
-    def __init__(self, *work: Coroutine[Any, Any, None]) -> None:
-        self._work = work
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(one) for one in self._work]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def unless_it_fails(self, work: Awaitable[_T]) -> _T:
-        """Wait for *work*; if one of the company fails meanwhile, the work is called off, and this raises why."""
-        ours = asyncio.ensure_future(work)
-        try:
-            while not ours.done():
-                others = [task for task in self._tasks if not task.done()]
-                await asyncio.wait((ours, *others), return_when=asyncio.FIRST_COMPLETED)
-                for task in others:
-                    if task.done():
-                        task.result()
-            return ours.result()
-        finally:
-            ours.cancel()
-            await asyncio.wait((ours,))

@@ -15,7 +15,7 @@ from aiodlock.cli.results import Forms
 from aiodlock.cli.session import Stop
 from aiodlock.cli.show import console, seconds
 
-__all__ = ["sell_through"]
+__all__ = ["check", "sell_through"]
 
 
 def sell_through(sale: Sale, forms: Forms, *, chaos: bool, seed: int) -> None:
@@ -27,8 +27,14 @@ def sell_through(sale: Sale, forms: Forms, *, chaos: bool, seed: int) -> None:
     with with_own_servers(sale) if chaos else nullcontext((sale, None)) as (placed, redis):
         result = asyncio.run(_watched(Pipeline(placed, chaos=chaos, seed=seed, redis=redis)))
     forms.tell(_page(sale, result))
+    check(result)
+
+
+def check(result: Result) -> None:
+    """Books that do not balance are a bug: say so."""
     if not result.is_balanced:
-        raise Stop(f"the books do not balance: {result}. Please report this bug")
+        counts = f"{result.accepted} accepted, {result.rows} rows, {result.left} left, {result.oversold} oversold"
+        raise Stop(f"the books do not balance: {counts}. Please report this bug")
 
 
 def _check(sale: Sale, *, chaos: bool) -> None:

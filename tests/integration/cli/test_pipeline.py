@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +13,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from aiodlock._core.stock import Audit
+from aiodlock.cli.company import Company
+from aiodlock.cli.parts import Sale
+from aiodlock.cli.pipeline import Pipeline
+from aiodlock.cli.session import Stop
+from aiodlock.cli.through import check
+from aiodlock.errors import BackendUnavailableError
 from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer, free_ports, require
 from tests.integration.cli.support import AIODLOCK, Cli, assert_one_line
 
@@ -70,6 +78,41 @@ def test_the_books_balance_after_chaos(seed: int, tmp_path: Path) -> None:
 def test_a_server_that_was_given_is_not_killed(servers: tuple[str, ...], tmp_path: Path) -> None:
     """Only what runs for the sale is."""
     assert "redis" not in balance(tmp_path / "sale.html", *servers, "--chaos")["killed"]
+
+
+SALE = Sale("k", "redis://", "kafka", "mysql://h/d", stock=10, buyers=20, shops=1, segments=2, concurrency=1)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "left", "rows", "is_right"),
+    [(10, (0, 0), 10, True), (10, (0, 0), 9, False), (11, (0, -1), 11, False), (9, (1, 0), 9, False)],
+    ids=["right", "a row is missing", "oversold", "not all was sold"],
+)
+def test_books_that_do_not_balance_are_a_bug(accepted: int, left: tuple[int, int], rows: int, is_right: bool) -> None:
+    """The broken twins of a whole sale, as they would look to whoever counts."""
+    pipeline = Pipeline(SALE, chaos=False, seed=1)
+    pipeline._rows = rows
+    result = pipeline._result(Audit(10, accepted, 0, 0, accepted, left), seconds=1.0, lag=0.0)
+    assert result.is_balanced is is_right
+    if is_right:
+        check(result)
+        return
+    with pytest.raises(Stop, match=f"{accepted} accepted, {rows} rows"):
+        check(result)
+
+
+@pytest.mark.parametrize("fails_before", [False, True])
+async def test_whoever_fails_ends_the_work_beside_it(fails_before: bool) -> None:
+    """A relay that cannot work is not waited for; also if it failed while nobody looked."""
+
+    async def fail() -> None:
+        raise BackendUnavailableError("the relay ended")
+
+    async with Company(fail()) as company:
+        if fails_before:
+            await asyncio.sleep(0)
+        with pytest.raises(BackendUnavailableError, match="the relay ended"):
+            await company.unless_it_fails(asyncio.Event().wait())
 
 
 def test_half_a_way_is_refused(cli: Cli) -> None:
