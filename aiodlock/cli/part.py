@@ -26,7 +26,8 @@ class Part:
         self.waits: Counter[int] = Counter()  # how many buyers waited, by bin, in all its lives
         self.is_done = False
         self.is_at_work = False  # has told something since it was started
-        self._command = (sys.executable, "-m", "aiodlock.cli.parts", role, sale.encode(), str(number))
+        self._command = (sys.executable, "-m", "aiodlock.cli.parts", role, str(number))
+        self._sale = sale
         self._process: asyncio.subprocess.Process | None = None
         self._is_struck = False
 
@@ -55,10 +56,14 @@ class Part:
 
     async def _live(self) -> int:
         """Start it, listen to what it tells, and return the status it ended with."""
-        process = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.PIPE)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe)
         self._process, self._is_struck = process, False
+        assert process.stdin is not None
         assert process.stdout is not None
         try:
+            process.stdin.write(self._sale.encode())  # not an argument: it has passwords, and all see those
+            process.stdin.close()
             async for line in process.stdout:
                 self._hear(line)
             return await process.wait()

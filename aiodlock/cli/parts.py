@@ -1,6 +1,6 @@
 """The parts of a sale that runs in several processes: shops, the relay, the writer. Each may be killed at any time.
 
-``python -m aiodlock.cli.parts ROLE SALE NUMBER``, where SALE is JSON; what a part has done it prints as JSON lines.
+``python -m aiodlock.cli.parts ROLE NUMBER``, with the sale as JSON on standard input; what it does it prints as JSON lines.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Sale:
         """Return its stock."""
         return locks.stock(self.key, segments=self.segments, once_per_buyer=True, outbox=True, patience=60.0)
 
-    def encode(self) -> str:
+    def encode(self) -> bytes:
         """Return it as JSON."""
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self)).encode()
 
 
 async def _shop(sale: Sale, number: int) -> None:
@@ -102,12 +102,12 @@ def _tell(**facts: int | dict[int, int]) -> None:
     print(json.dumps(facts), flush=True)
 
 
-def main(role: str, sale: str, number: str) -> None:
+def main(role: str, number: str) -> None:
     """Be one part of a sale until it is over, or until somebody ends this process."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what fails is tried again, and told if it stays so
     parts = {"shop": _shop, "relay": _relay, "writer": _writer}
     try:
-        asyncio.run(parts[role](Sale(**json.loads(sale)), int(number)))
+        asyncio.run(parts[role](Sale(**json.load(sys.stdin)), int(number)))
     except BackendUnavailableError as error:
         print(f"aiodlock: {role}: {error}", file=sys.stderr)
         sys.exit(UNAVAILABLE)

@@ -76,5 +76,5 @@ def _row(result: Result) -> tuple[str, ...]:
 
 
 def _story(result: Result) -> str:
-    killed = ", ".join(f"{role} {times} times" for role, times in sorted(result.killed.items()))
+    killed = ", ".join(f"{times} × {role}" for role, times in sorted(result.killed.items()))
     return f"Killed meanwhile: {killed}." if killed else ""

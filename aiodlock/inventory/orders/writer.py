@@ -175,9 +175,12 @@ class OrderWriter(Keeper):
             await end(consumer.stop, consumer._client.close)
 
     async def _resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Go on in each of *partitions* behind the last message that has its row."""
+        """Go on in each of *partitions* behind the last message that has its row.
+
+        The driver reads nothing meanwhile, so the time limit of a step is one of this as well.
+        """
         try:
-            async with asyncio.timeout(_PATIENCE), self._turn:
+            async with self._turn:
                 for partition in partitions:
                     self._next[partition] = await self._offset_of(partition)
                     self._consumer.seek(partition, self._next[partition])

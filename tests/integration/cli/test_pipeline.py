@@ -7,6 +7,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,7 +16,8 @@ import pytest
 
 from aiodlock._core.stock import Audit
 from aiodlock.cli.company import Company
-from aiodlock.cli.parts import Sale
+from aiodlock.cli.part import Part
+from aiodlock.cli.parts import UNAVAILABLE, Sale
 from aiodlock.cli.pipeline import Pipeline
 from aiodlock.cli.session import Stop
 from aiodlock.cli.through import check
@@ -113,6 +115,14 @@ async def test_whoever_fails_ends_the_work_beside_it(fails_before: bool) -> None
             await asyncio.sleep(0)
         with pytest.raises(BackendUnavailableError, match="the relay ended"):
             await company.unless_it_fails(asyncio.Event().wait())
+
+
+async def test_passwords_are_in_no_command_line() -> None:
+    """Everybody on the machine can read those; the part hears of its sale all the same, and tells what is wrong."""
+    (port,) = free_ports(1)
+    part = Part("shop", replace(SALE, backend=f"redis://:secret@127.0.0.1:{port}/0"))
+    assert "secret" not in " ".join(part._command)
+    assert await part._live() == UNAVAILABLE
 
 
 def test_half_a_way_is_refused(cli: Cli) -> None:
