@@ -31,8 +31,9 @@ local DO = {
     return true
   end,
   add = function()
-    if books[OPEN] and redis.call('HEXISTS', STOCK, 'p' .. ARGV[7]) == 0 then put_in(tonumber(ARGV[6])) end
-    return books[OPEN]
+    local is_done = redis.call('HEXISTS', STOCK, 'p' .. ARGV[7]) == 1
+    if books[OPEN] and not is_done then put_in(tonumber(ARGV[6])) end
+    return books[OPEN] or is_done
   end,
   rebalance = function()
     for i = 1, segments do left[i] = 0 end
