@@ -18,7 +18,7 @@ from aiodlock._core.segment import Arrivals, Count, Look, Moves, Page, Refusal
 from aiodlock._core.stock import AlreadyTaken, Entry, Movement, Remaining, Returned, Sale, SoldOut, Take, Taken, Terms
 from aiodlock.errors import BackendUnavailableError
 
-__all__ = ["Network", "Place", "RemoteSegment"]
+__all__ = ["NearSegment", "Network", "Place", "RemoteSegment"]
 
 _T = TypeVar("_T")
 
@@ -159,7 +159,7 @@ class Network:
             for _ in range(4):
                 await asyncio.sleep(0)
             self.now += 1
-            if self._ghosts and self.random.random() < 0.1:
+            if self._ghosts and self.random.random() < 0.02:
                 self._ghosts.popleft().act()
             elif self._under_way:
                 self._carry(self._under_way.pop(self.random.randrange(len(self._under_way))))
@@ -197,5 +197,20 @@ class RemoteSegment:
     def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
         def ask(*arguments: Any) -> Awaitable[Any]:
             return self._network.ask(lambda: getattr(self._place.at(self._network.now), verb)(*arguments))
+
+        return ask
+
+
+class NearSegment:
+    """A place without a network: every verb is done at once, behind what a test does *before* it, once."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.before: dict[str, Callable[[], Any]] = {}
+
+    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+        async def ask(*arguments: Any) -> Any:
+            self.before.pop(verb, lambda: None)()
+            return getattr(self._place, verb)(*arguments)
 
         return ask
