@@ -314,8 +314,11 @@ class SpreadStockroom:
     # --- asking ------------------------------------------------------------------------------------------------
 
     async def _ask(self, *asked: Awaitable[Any]) -> list[Any]:
-        answers = await asyncio.gather(*asked)
+        """Wait for all answers, also if one is an error: nothing of a verb is under way when it is repeated."""
+        answers = await asyncio.gather(*asked, return_exceptions=True)
         for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
             if isinstance(answer, Differs):
                 raise _OtherTermsError(answer)
         return answers
