@@ -103,6 +103,7 @@ class SpreadStockroom:
     def __init__(self, terms: Terms, segments: Sequence[Segment]) -> None:
         self._terms = terms
         self._segments = segments
+        self._seen: _Survey | None = None  # the last look at all of them
 
     async def load(self, quantity: int, operation: str) -> bool | Differs:
         async def verb() -> bool:
@@ -188,22 +189,24 @@ class SpreadStockroom:
         """Try the orders where they live, look around, bring there what is missing, and so on until all are answered.
 
         A refusal is what two looks and a try between them prove: the order was unknown and there was too little for it.
+        The first look may be an old one: when everything is sold, each refusal needs only one more.
         """
         brought: dict[int, Arrivals] = {}
-        before: _Survey | None = None
         for _ in range(_ROUNDS):
+            before = self._seen  # now: others may look while we try
             tried = await self._try(waiting, brought)
             short = {at: waiting[at] for at, sale in tried.items() if sale is None}
             refused: dict[int, Refusal] = {at: one for at, one in tried.items() if isinstance(one, AlreadyTaken)}
             answers.update((at, sale) for at, sale in tried.items() if sale is not None)
             survey = _Survey(await self._look_around()) if short else None
             if survey is not None and before is not None and survey.is_as(before):
-                refused |= {at: SoldOut(before.total) for at, take in short.items() if before.lacks(take.quantity)}
+                refused |= {at: SoldOut(survey.total) for at, take in short.items() if before.lacks(take.quantity)}
             answers.update(await self._refuse(waiting, refused))
             waiting = {at: take for at, take in short.items() if at not in refused}
+            self._seen = survey or self._seen
             if not waiting or survey is None:
                 return
-            brought, before = await self._fetch(waiting.values(), survey), survey
+            brought = await self._fetch(waiting.values(), survey)
         raise BackendUnavailableError(f"others took what was brought for orders of {self._terms.key!r}: ask again")
 
     async def _try(self, waiting: Mapping[int, Take], brought: Mapping[int, Arrivals]) -> dict[int, Sale | None]:
