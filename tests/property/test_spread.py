@@ -159,19 +159,21 @@ class World:
         return [one.argument[0] for one in mine if one.result == "taken" and one.argument[0] not in back]  # type: ignore[index]
 
     async def relay(self, rounds: int) -> None:
-        room, done = self.room(), ""
-        for _ in range(rounds):
-            entries: list[Entry] = await self.repeat(lambda again, done=done: room.outbox(done, 2))  # type: ignore[misc]
+        """Read all outboxes so many times, and then until there is nothing more."""
+        room, done, entries = self.room(), "", list[Entry]()
+        while rounds > 0 or entries:
+            entries = await self.repeat(lambda again, done=done: room.outbox(done, 2))  # type: ignore[misc]
             for entry in entries:
                 self.read |= {(one.order, one.move.value): one.move for one in entry.movements}
                 done = entry.id
+            rounds -= 1
 
     async def run(self) -> None:
         room = self.room()
         await self.network.run(self.record(9, "load", 3, lambda again: room.load(3, "first")))
         await self.network.run(*(self.shop(who, 12 if self.is_tight else 6) for who in range(3)), self.relay(6))
         self.network.faults = 0.0
-        await self.network.run(self.relay(40))
+        await self.network.run(self.relay(1))
 
     async def judge(self) -> list[str]:
         found = [str(one) for one in check_linearizable(self.history, model=OneStock())]
@@ -214,10 +216,10 @@ def verdict(seed: int) -> list[str]:
     return asyncio.run(_verdict(seed))
 
 
-@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.long) for part in range(2, 20))])
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.long) for part in range(2, 40))])
 def test_every_history_fits_one_stock_on_one_server(part: int) -> None:
     """Whatever is lost, late or doubled: each order ends once, sold out is true, everything written is read."""
-    for seed in range(part * 50, part * 50 + 50):
+    for seed in range(part * 25, part * 25 + 25):
         assert verdict(seed) == [], f"seed {seed}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisCluster
 from aiodlock.testing.servers.base import HOST
 from tests.faults.cluster.servers import cut_off_replicas, fail_over, stop_writes
+from tests.integration.redis.test_stock_faults import kill_workers
 
 SEGMENTS = 6
 _keys = map("spread-{}".format, itertools.count(1))
@@ -202,3 +204,10 @@ async def test_a_failover_that_loses_answered_writes_loses_orders(own_cluster: R
         await rush.sell(120)
         await asyncio.to_thread(fail_over, own_cluster, master)
         assert "not conserved" in [violation.rule for violation in await rush.judge(300)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+async def test_workers_killed_at_random(cluster: RedisCluster, seed: int) -> None:
+    """With articles on their way, and orders whose answer nobody heard: asked for again, and the books balance."""
+    await kill_workers(cluster.url, next(_keys), random.Random(seed))
