@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aiodlock._core.spread import SpreadStockroom
+from aiodlock._core.stock import Terms
+from aiodlock.backends.base import Stockroom
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.backend import Lines
 from aiodlock.backends.redis.calls import Calls
 from aiodlock.backends.redis.cluster_route import Cluster
 from aiodlock.backends.redis.hosts import urls_of_hosts
 from aiodlock.backends.redis.keys import Keys
+from aiodlock.backends.redis.segment import RedisSegment
 from aiodlock.backends.redis.slots import Spot
 from aiodlock.errors import ConfigurationError
 
@@ -39,6 +43,13 @@ class ClusterBackend(Lines):
         hosts = ",".join(sorted(f"{seed.host}:{seed.port}" for seed in seeds))
         address = f"{'rediss' if seeds[0].tls else 'redis'}+cluster://{hosts}"
         super().__init__(Cluster(seeds, calls, name=name, patience=patience, remap=remap), calls, address=address)
+
+    def stock(self, terms: Terms) -> Stockroom:
+        """Return the stock of a key; several segments are spread over the slots."""
+        if terms.segments == 1:
+            return super().stock(terms)
+        segments = [RedisSegment(self._route, self._keys, terms, number) for number in range(terms.segments)]
+        return SpreadStockroom(terms, segments)
 
     @classmethod
     def from_url(cls, url: str, *, unverified: bool = False, **settings: Any) -> ClusterBackend:
