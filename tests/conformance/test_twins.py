@@ -62,7 +62,7 @@ def epochs_do_not_grow(patch: pytest.MonkeyPatch) -> None:
         line.last = 0
         call_in(self, line, now, **settings)
 
-    patch.setattr("aiodlock.backends.memory._TICKS_PER_SECOND", 0)
+    patch.setattr("aiodlock.backends.memory.server._TICKS_PER_SECOND", 0)
 
     patch.setattr(MemoryServer, "_call_in", same)
 
@@ -109,7 +109,9 @@ def standing_again_keeps_the_old_ticket(patch: pytest.MonkeyPatch) -> None:
 
 @caught_by("one_at_a_time", "a_counter_is_exact", "the_next_one_waits", "trying_does_not_wait", "nobody_overtakes")
 def one_too_many_is_let_in(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("aiodlock.backends.memory.admit", lambda size, inside, waiting: admit(size + 1, inside, waiting))
+    patch.setattr(
+        "aiodlock.backends.memory.server.admit", lambda size, inside, waiting: admit(size + 1, inside, waiting)
+    )
 
 
 @caught_by("the_front_fits_the_size_and_nobody_overtakes")

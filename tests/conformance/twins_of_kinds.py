@@ -22,7 +22,7 @@ from tests.conformance.twins import caught_by, deaf_to
 
 
 def _admit(patch: pytest.MonkeyPatch, how: Any) -> None:
-    patch.setattr("aiodlock.backends.memory.admit", how)
+    patch.setattr("aiodlock.backends.memory.server.admit", how)
 
 
 @caught_by("readers_share_and_a_writer_is_alone", "new_readers_stand_behind_a_waiting_writer")

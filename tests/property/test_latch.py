@@ -115,7 +115,7 @@ async def _looks_open(latch: Any) -> bool:
 
 TWINS: dict[str, tuple[str, Any, list[Step]]] = {
     "a step sent again counts again": (
-        "aiodlock.backends.memory.MemoryServer.latch",
+        "aiodlock.backends.memory.server.MemoryServer.latch",
         _without_memory,
         [("drop_reply", 0, 1), ("down", 0, 1)],
     ),

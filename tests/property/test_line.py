@@ -182,25 +182,25 @@ Twin = tuple[str, Callable[..., Any], Callable[..., Coroutine[Any, Any, None]], 
 
 TWINS: dict[str, Twin] = {
     "a light one overtakes": (
-        "aiodlock.backends.memory.admit",
+        "aiodlock.backends.memory.server.admit",
         _overtake,
         _semaphore,
         [("ask", 0, 3), ("ask", 1, 3), ("ask", 0, 1)],
     ),
     "a heavy release lets one in": (
-        "aiodlock.backends.memory.admit",
+        "aiodlock.backends.memory.server.admit",
         _one_at_a_time,
         _semaphore,
         [("ask", 0, 4), ("ask", 1, 1), ("ask", 0, 2), ("leave", 0, 0)],
     ),
     "a new size lets nobody in": (
-        "aiodlock.backends.memory.MemoryServer.change_size",
+        "aiodlock.backends.memory.server.MemoryServer.change_size",
         _stale,
         _semaphore,
         [("ask", 0, 4), ("ask", 1, 1), ("resize", 0, 5)],
     ),
     "a downgrade lets nobody in": (
-        "aiodlock.backends.memory.MemoryServer.change_weight",
+        "aiodlock.backends.memory.server.MemoryServer.change_weight",
         lambda self, ticket, weight: self.renew([ticket])[0],
         _rwlock,
         [("ask", 0, FULL), ("ask", 1, 1), ("downgrade", 0, 0)],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiodlock.errors import BackendError, MissingDependencyError
+from aiodlock.errors import BackendError, BackendUnavailableError, MissingDependencyError
 
 try:
     from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -22,6 +22,8 @@ async def make_topics(bootstrap: str, *names: str, partitions: int = 4, replicas
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     try:
         await admin.start()
+        if not (await admin.describe_cluster())["brokers"]:  # aiokafka would fail on its own None
+            raise BackendUnavailableError(f"{bootstrap} has no broker yet: ask again when it has started")
         wanted = [NewTopic(name, num_partitions=partitions, replication_factor=replicas) for name in names]
         reply = await admin.create_topics(wanted)
     finally:

@@ -1,19 +1,13 @@
-"""Lines kept in this process: the reference that every other backend is compared with, and users' test double.
-
-`MemoryServer` is the server: plain synchronous code, one method per verb, time from its clock. `MemoryBackend` is one
-client's connection to it, and `Network` what lies between: perfect here, hostile in `aiodlock.testing`.
-"""
+"""The server: plain synchronous code, one method per verb, time from its clock."""
 
 from __future__ import annotations
 
-import asyncio
 import fnmatch
 import heapq
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import TypeVar
+from typing import Protocol
 
 from aiodlock._core.ledger import Ledger
 from aiodlock._core.line import (
@@ -27,7 +21,6 @@ from aiodlock._core.line import (
     Inside,
     LineId,
     Opened,
-    Reconnected,
     Row,
     Ticket,
     TicketGone,
@@ -36,26 +29,11 @@ from aiodlock._core.line import (
     admit,
     tombstone_life,
 )
-from aiodlock._core.stock import (
-    AlreadyTaken,
-    Audit,
-    Differs,
-    Entry,
-    Remaining,
-    Returned,
-    Sale,
-    Take,
-    Taken,
-    Terms,
-)
-from aiodlock.backends.base import Capabilities, OnCall
+from aiodlock._core.stock import Terms
+from aiodlock.backends.base import Capabilities
 from aiodlock.clock import Clock, SystemClock
-from aiodlock.errors import ConfigurationError
 
-__all__ = ["MemoryBackend", "MemoryServer", "MemoryStockroom", "Network"]
-
-_T = TypeVar("_T")
-_S = TypeVar("_S", bound=Answer | Call)
+__all__ = ["Client", "MemoryServer"]
 
 _LAST_EPOCH_LIFE = 60.0  # a line's last epoch outlives its last ticket by this
 _SWEEP_STEPS = 100  # expired tickets that one verb clears away at most
@@ -63,12 +41,21 @@ _FEW = 256
 _TICKS_PER_SECOND = 62_500  # epochs never run ahead of the clock below so many grants a second
 
 
+class Client(Protocol):
+    """Whose ticket it is, and where its calls go."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def push(self, call: Call) -> None: ...
+
+
 class _Stand:
     """A ticket as the server knows it."""
 
     __slots__ = ("client", "ends", "epoch", "serial", "since", "ticket", "weight")
 
-    def __init__(self, ticket: Ticket, client: MemoryBackend, *, now: float, serial: int) -> None:
+    def __init__(self, ticket: Ticket, client: Client, *, now: float, serial: int) -> None:
         self.ticket = ticket
         self.client = client
         self.weight = ticket.weight
@@ -116,7 +103,7 @@ class _Latch:
     def __init__(self, left: int) -> None:
         self.left = left
         self.operations: set[str] = set()
-        self.watchers: set[MemoryBackend] = set()
+        self.watchers: set[Client] = set()
         self.ends = 0.0
 
 
@@ -130,7 +117,7 @@ class MemoryServer:
         self._ledgers: dict[str, Ledger] = {}  # as long as the server: a stock is data
         self._most_kept = _FEW  # lines and latches, until those that are over are looked for
 
-    def join(self, ticket: Ticket, client: MemoryBackend, *, queue: bool, instead_of: TicketId | None) -> Answer:
+    def join(self, ticket: Ticket, client: Client, *, queue: bool, instead_of: TicketId | None) -> Answer:
         now = self.clock.now()
         line = self._line(ticket.line, now, size=ticket.size)
         if instead_of is not None and (old := line.stands.get(instead_of)):
@@ -149,7 +136,7 @@ class MemoryServer:
                 self._tell_company(line)
         return answer
 
-    def leave(self, ticket: Ticket, client: MemoryBackend | None, *, bury: bool) -> None:
+    def leave(self, ticket: Ticket, client: Client | None, *, bury: bool) -> None:
         now = self.clock.now()
         line = self._line(ticket.line, now, size=ticket.size)
         if bury:
@@ -199,9 +186,7 @@ class MemoryServer:
             stand.client.push(AskedToGo(stand.ticket.id, reason))
         return len(line.inside)
 
-    def latch(
-        self, line_id: LineId, client: MemoryBackend, *, count: int, down: int, operation: str, ttl: float
-    ) -> int:
+    def latch(self, line_id: LineId, client: Client, *, count: int, down: int, operation: str, ttl: float) -> int:
         now = self.clock.now()
         latch = self._latches.get(line_id)
         if latch is None or latch.ends <= now:
@@ -221,7 +206,7 @@ class MemoryServer:
         """Return the stock of a key; its first use sets the terms."""
         return self._ledgers.setdefault(terms.key, Ledger(terms))
 
-    def forget(self, client: MemoryBackend) -> None:
+    def forget(self, client: Client) -> None:
         """Stop telling *client* of latches; its tickets live on until they leave or end."""
         for latch in self._latches.values():
             latch.watchers.discard(client)
@@ -276,7 +261,7 @@ class MemoryServer:
             return Gone(GoneWhy.FULL, line.holder())
         return None
 
-    def _stand(self, line: _Line, ticket: Ticket, client: MemoryBackend, now: float) -> None:
+    def _stand(self, line: _Line, ticket: Ticket, client: Client, now: float) -> None:
         line.serial += 1
         stand = line.stands[ticket.id] = _Stand(ticket, client, now=now, serial=line.serial)
         line.queue.append(stand)
@@ -338,177 +323,3 @@ def _row(stand: _Stand, now: float) -> Row:
         remaining=stand.ends - now,
         epoch=stand.epoch,
     )
-
-
-class Network:
-    """What lies between a client and the server. This one delivers everything at once, in order, exactly once."""
-
-    def carry(self, verb: str, act: Callable[[], _T]) -> Awaitable[_T]:
-        """Bring a request to the server and its answer back."""
-        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        answer.set_result(act())
-        return answer
-
-    def push(self, deliver: Callable[[], None]) -> None:
-        """Bring a call to the client: later, as over a wire, never inside the verb that caused it."""
-        asyncio.get_running_loop().call_soon(deliver)
-
-
-def _stamp(fact: _S, via: int) -> _S:
-    return fact if fact.via == via else replace(fact, via=via)
-
-
-_shared: dict[str, tuple[MemoryServer, set[MemoryBackend]]] = {}
-
-
-class MemoryBackend:
-    """One client's connection to a memory server.
-
-    Without a name the server is private to this backend; with one it is shared in the process until its last client
-    closes.
-    """
-
-    capabilities = Capabilities(shared=False, stock=True)
-
-    def __init__(
-        self,
-        name: str = "",
-        *,
-        clock: Clock | None = None,
-        server: MemoryServer | None = None,
-        network: Network | None = None,
-    ) -> None:
-        self.address = f"memory://{name}" if name else f"memory://#{id(server or self):x}"
-        self.network = network or Network()
-        self.via = 0
-        self._name = name
-        self._clock = clock
-        self._server = server
-        self._on_call: OnCall | None = None
-
-    @classmethod
-    def from_url(cls, url: str, *, clock: Clock | None = None) -> MemoryBackend:
-        """Return the backend of ``memory://`` or ``memory://name``."""
-        name = url.partition("://")[2]
-        if any(c in name for c in "/?#@"):
-            raise ConfigurationError(f"memory URL {url!r}: give memory:// or memory://name")
-        return cls(name, clock=clock)
-
-    @property
-    def server(self) -> MemoryServer:
-        if self._server is None:
-            if self._name:
-                self._server, clients = _shared.setdefault(self._name, (MemoryServer(clock=self._clock), set()))
-                clients.add(self)
-            else:
-                self._server = MemoryServer(clock=self._clock)
-        return self._server
-
-    async def open(self, on_call: OnCall) -> None:
-        self._on_call = on_call
-        _ = self.server
-
-    async def aclose(self) -> None:
-        self._on_call = None
-        self.server.forget(self)
-        if self._name in _shared and self in (clients := _shared[self._name][1]):
-            clients.remove(self)
-            if not clients:
-                del _shared[self._name]
-
-    def reconnect(self) -> None:
-        """Begin a new connection: calls of the old one no longer count, everybody looks again."""
-        self.via += 1
-        self.push(Reconnected())
-
-    def push(self, call: Call) -> None:
-        """Bring *call* to this client, over the connection of this moment."""
-        stamped = _stamp(call, self.via)
-        self.network.push(lambda: self._on_call(stamped) if self._on_call else None)
-
-    def ping(self) -> Awaitable[None]:
-        return self.network.carry("ping", lambda: None)
-
-    def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
-        return self._ask("join", lambda: self.server.join(ticket, self, queue=queue, instead_of=instead_of))
-
-    def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
-        return self.network.carry("leave", lambda: self.server.leave(ticket, self, bury=bury))
-
-    def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
-        via = self.via
-        return self.network.carry("renew", lambda: [_stamp(a, via) for a in self.server.renew(tickets) if a])
-
-    def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
-        return self.network.carry("inspect", lambda: self.server.inspect(kind, pattern))
-
-    def change_weight(self, ticket: Ticket, weight: int) -> Awaitable[Answer]:
-        return self._ask("change", lambda: self.server.change_weight(ticket, weight))
-
-    def change_size(self, line: LineId, size: int) -> Awaitable[None]:
-        return self.network.carry("change", lambda: self.server.change_size(line, size))
-
-    def revoke(self, line: LineId, reason: str) -> Awaitable[int]:
-        return self.network.carry("revoke", lambda: self.server.revoke(line, reason))
-
-    def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> Awaitable[int]:
-        return self.network.carry(
-            "latch", lambda: self.server.latch(line, self, count=count, down=down, operation=operation, ttl=ttl)
-        )
-
-    def stock(self, terms: Terms) -> MemoryStockroom:
-        return MemoryStockroom(self, terms)
-
-    def _ask(self, verb: str, act: Callable[[], Answer]) -> Awaitable[Answer]:
-        via = self.via
-        return self.network.carry(verb, lambda: _stamp(act(), via))
-
-
-class MemoryStockroom:
-    """The stock of one key on a memory server."""
-
-    def __init__(self, backend: MemoryBackend, terms: Terms) -> None:
-        self._backend = backend
-        self._terms = terms
-
-    def load(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
-        return self._do("restock", lambda ledger, now: ledger.load(quantity, operation, now))
-
-    def add(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
-        return self._do("restock", lambda ledger, now: ledger.add(quantity, operation, now))
-
-    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale | Differs]]:
-        def act() -> Sequence[Sale | Differs]:
-            answers = self._act(lambda ledger, now: ledger.take(takes, now))
-            return [answers] * len(takes) if isinstance(answers, Differs) else answers
-
-        return self._backend.network.carry("take", act)
-
-    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
-        return self._do("confirm", lambda ledger, now: ledger.confirm(order, now))
-
-    def put_back(self, order: str, buyer: str) -> Awaitable[Returned | AlreadyTaken | Differs]:
-        return self._do("put_back", lambda ledger, now: ledger.put_back(order, buyer, now))
-
-    def remaining(self) -> Awaitable[Remaining | Differs]:
-        return self._do("restock", lambda ledger, now: ledger.remaining(now))
-
-    def rebalance(self) -> Awaitable[Remaining | Differs]:
-        return self._do("restock", lambda ledger, now: ledger.rebalance(now))
-
-    def audit(self) -> Awaitable[Audit | Differs]:
-        return self._do("audit", lambda ledger, now: ledger.audit(now))
-
-    def close(self) -> Awaitable[Remaining | Differs]:
-        return self._do("restock", lambda ledger, now: ledger.close(now))
-
-    def outbox(self, done: str, most: int) -> Awaitable[Sequence[Entry] | Differs]:
-        return self._do("outbox", lambda ledger, now: ledger.outbox(done, most, now))
-
-    def _do(self, verb: str, act: Callable[[Ledger, float], _T]) -> Awaitable[_T | Differs]:
-        return self._backend.network.carry(verb, lambda: self._act(act))
-
-    def _act(self, act: Callable[[Ledger, float], _T]) -> _T | Differs:
-        server = self._backend.server
-        ledger = server.ledger(self._terms)
-        return act(ledger, server.clock.now()) if ledger.terms == self._terms else Differs(ledger.terms)
