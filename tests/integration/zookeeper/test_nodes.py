@@ -13,6 +13,7 @@ from aiodlock.backends.zookeeper.node import OwnNode
 from aiodlock.backends.zookeeper.stand import Stand
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
+from tests.acceptance import acceptance
 from tests.conformance.worlds import ProxyTrouble, asks_for
 from tests.integration.zookeeper.support import (
     answers,
@@ -44,6 +45,7 @@ async def _lose_the_answer_of_a_create(server: ZooKeeperServer, proxy: FaultProx
         assert await nodes(other, key) == []
 
 
+@acceptance(54)
 async def test_a_node_whose_making_was_not_answered_is_found(
     server: ZooKeeperServer, proxy: FaultProxy, key: str
 ) -> None:
@@ -77,6 +79,7 @@ async def _release_without_a_connection(server: ZooKeeperServer, trouble: ProxyT
             assert len(await nodes(other, key)) == 1
 
 
+@acceptance(56)
 async def test_a_release_without_a_connection_is_made_up_for(
     server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
@@ -101,6 +104,7 @@ async def test_that_finds_a_node_that_is_forgotten(
         await _release_without_a_connection(server, trouble, url_of(proxy.port), key)
 
 
+@acceptance(53)
 async def test_the_node_of_a_lost_session_is_nobodys(
     server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
@@ -122,6 +126,7 @@ async def test_the_node_of_a_lost_session_is_nobodys(
         assert await nodes(other, key) == []
 
 
+@acceptance(55)
 async def test_a_node_of_an_older_session_is_removed(server: ZooKeeperServer, key: str) -> None:
     """It bears our ticket's id, but would go with another session: it is not believed."""
     async with client(server.url) as old, client(server.url) as mine:
@@ -160,6 +165,7 @@ async def test_that_finds_a_holder_that_does_not_watch_its_node(
         await _delete_the_node_of_a_holder(server, key)
 
 
+@acceptance(57)
 async def test_a_line_removed_under_its_waiters_is_made_again(server: ZooKeeperServer, key: str) -> None:
     """They stand again, and get in one after the other."""
     async with client(server.url) as mine, client(server.url) as other, client(server.url) as admin:
