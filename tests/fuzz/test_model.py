@@ -23,7 +23,7 @@ from tests.fuzz.model import Model
 from tests.property.test_line import _overtake
 from tests.property.visitors import Town, Visitor, town
 
-PROGRAMS, CHUNK, MANY_PROGRAMS = 200, 50, 5_000
+PROGRAMS, CHUNK, MANY_PROGRAMS = 200, 50, 2_000
 STEPS = 60
 WAYS = ("ask",) * 6 + ("leave",) * 3 + ("cancel", "lose", "downgrade", "count down", "sleep")
 
