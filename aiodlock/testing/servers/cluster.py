@@ -108,6 +108,7 @@ class RedisCluster(Group[ClusterNode]):
         for number, node in enumerate(self.nodes[self._masters :]):
             self._until(partial(node.ask, "CLUSTER", "REPLICATE", self.nodes[number % self._masters].id))
         self.await_well()
+        self._until(lambda: all(self._lists_all(node) for node in self.nodes))
         return self
 
     def await_well(self) -> None:
@@ -156,6 +157,11 @@ class RedisCluster(Group[ClusterNode]):
     def _info(self, node: ClusterNode, name: str) -> str:
         text = cast(bytes, node.ask("CLUSTER", "INFO")).decode()
         return next(line.partition(":")[2] for line in text.splitlines() if line.startswith(f"cluster_{name}:"))
+
+    def _lists_all(self, node: ClusterNode) -> bool:
+        """Tell whether a node has heard of every replica; it may serve all slots before."""
+        ranges = cast("list[list[object]]", node.ask("CLUSTER", "SLOTS"))
+        return sum(len(servers) - 2 for servers in ranges) == len(self.nodes)
 
     def _is_well(self, node: ClusterNode) -> bool:
         if self._info(node, "state") != "ok" or self._info(node, "slots_ok") != str(_SLOTS):
