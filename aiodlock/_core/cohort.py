@@ -16,9 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from aiodlock._core.ahead import Ahead
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket, waiting_life
-from aiodlock._core.ownership import LEASE_ENDED, RELEASED
+from aiodlock._core.ownership import COMING, LEASE_ENDED, RELEASED
 from aiodlock._core.place import INSIDE, Place
 from aiodlock.clock import Timer
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockError, TooManyWaitersError
@@ -56,12 +57,15 @@ class Cohort:
         self.most = self._at_most(shape.size)
         self.renews = policy.renew
         self._linger = policy.linger
+        self.wakes_ahead = self.most == 1 and not isinstance(policy.waiting, Retry)  # who retries is counted
         self.waiting_life = waiting_life(policy.ttl)
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
         self.key: tuple[object, ...] = ()  # the engine's
         self.retired = False
         self.waiters: deque[Waiter] = deque()
+        self.ahead = Ahead()
+        self._coming = self.ahead.coming  # before all waiters
         self.dead = 0  # waiters that gave up and are still in the deque
         self.tries: deque[Waiter] = deque()
         self.standing: dict[Place, None] = {}
@@ -75,7 +79,7 @@ class Cohort:
     @property
     def live(self) -> int:
         """How many local tasks wait."""
-        return len(self.waiters) - self.dead
+        return len(self.waiters) - self.dead + len(self._coming)
 
     # --- tasks come and go -------------------------------------------------------------------------------------
 
@@ -87,19 +91,17 @@ class Cohort:
                 return self._hand_out(place, now)
         return None
 
-    def queue(self, *, stand: bool = True) -> Waiter:
+    def queue(self, waiter: Waiter, *, stand: bool = True) -> None:
         """Wait behind the others; with *stand* false, without a ticket for it until the next balance()."""
         engine = self.engine
         if engine.waiting >= engine.most_waiters:
             raise engine.too_many(self.line)
         engine.waiting += 1
-        waiter: Waiter = asyncio.Future()
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
         elif stand and (not self.inside or self.most > 1):
             self.balance()
-        return waiter
 
     def attempt(self) -> Waiter:
         """Wait for one answer at most, and for none where it is known already that there is no free place."""
@@ -121,13 +123,21 @@ class Cohort:
             if waiter.exception() is not None:
                 return
             if (own := waiter.result()) is not None:
-                own._end(self.engine.now())
+                self.give_up_turn(own)
                 return
         self.dead += 1
         self.engine.waiting -= 1
         if self.dead > 100 and self.dead > len(self.waiters) // 2:
             self._forget_dead()
         self.balance()
+
+    def give_up_turn(self, own: Hold) -> None:
+        """Take back what a task got that does not come to take it, also where its turn has not come yet."""
+        if own._state is COMING:
+            self.engine.waiting -= self.ahead.strike(own)
+            self.balance()
+        else:
+            own._end(self.engine.now())
 
     def give_up_attempt(self, waiter: Waiter) -> None:
         """Do the same for one that only tried."""
@@ -146,6 +156,13 @@ class Cohort:
         now = engine.now()
         if now >= place.until:
             return False
+        if self._coming:
+            engine.waiting -= 1
+            hold._state = RELEASED
+            own = self.ahead.next(place, now)
+            if own.fence == place.last_fence or engine.is_loud:
+                self._mark_rare(own)
+            return True
         while waiters:
             waiter = waiters.popleft()
             if not waiter.done():
@@ -157,6 +174,8 @@ class Cohort:
                 if fence == place.last_fence or engine.is_loud:
                     self._mark_rare(own)
                 waiter.set_result(own)
+                if waiters and self.wakes_ahead:
+                    self.ahead.wake(self, place, now)
                 return True
             self.dead -= 1
         if self._linger and not place.company:
@@ -312,7 +331,7 @@ class Cohort:
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
-        if not (self.waiters or self.tries):
+        if not (self.waiters or self.tries or self._coming):
             self._rest()
             return
         wanted = self.wanted
@@ -335,8 +354,8 @@ class Cohort:
     def fail(self, error: Callable[[], Exception]) -> None:
         """Give everybody who waits an error of their own."""
         self._forget_dead()
-        self.engine.waiting -= len(self.waiters)
-        for waiter in (*self.waiters, *self.tries):
+        self.engine.waiting -= len(self.waiters) + len(self._coming)
+        for waiter in (*self.ahead.clear(), *self.waiters, *self.tries):
             if not waiter.done():
                 waiter.set_exception(error())
         self.waiters.clear()
@@ -358,9 +377,12 @@ class Cohort:
         place.fence = fence = place.fence + 1
         own = self._hold(self, place, fence, now)
         place.holds = (own,)
-        if fence == place.last_fence or self.engine.is_loud:
-            self._mark_rare(own)
+        self._watch_rare(own)
         return own
+
+    def _watch_rare(self, own: Hold) -> None:
+        if own.fence == own._place.last_fence or self.engine.is_loud:
+            self._mark_rare(own)
 
     def _mark_rare(self, own: Hold) -> None:
         own._simple = False
@@ -368,8 +390,14 @@ class Cohort:
             own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
+        if self._coming and now < place.until:
+            self.engine.waiting -= 1
+            self._watch_rare(self.ahead.next(place, now))
+            return None
         if now < place.until and (waiter := self.next_waiter()) is not None:
             waiter.set_result(self._own(place, now))
+            if self.waiters and self.wakes_ahead:
+                self.ahead.wake(self, place, now)
             return None
         return self._retire_place(place, now)
 
@@ -409,7 +437,7 @@ class Cohort:
             return None
         self.disown(place)
         # One in doubt has to be buried: it cannot be replaced in one step.
-        if self.waiters and self.live and self.wanted > len(self.standing) and not place.unanswered:
+        if (self.waiters or self._coming) and self.live and self.wanted > len(self.standing) and not place.unanswered:
             place.end()
             self._stand(instead_of=place)
             return None
