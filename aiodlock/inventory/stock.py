@@ -138,7 +138,7 @@ class SegmentedStock:
         """
         verb = partial(self._room.put_back, _named("order", order), _named("buyer", buyer))
         answer: Returned | AlreadyTaken = await self._ask(verb)
-        if isinstance(answer, Returned):
+        if isinstance(answer, Returned) and answer.quantity:
             self._client._at_work().emit(StockReturned(self.key, order, answer.quantity))
         return answer
 

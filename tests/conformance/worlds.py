@@ -166,10 +166,10 @@ _OPCODES = {"join": {14, 15}, "leave": {2}, "latch": {5}}
 
 
 def asks_for(verb: str) -> Callable[[bytes], bool]:
-    return lambda chunk: not _OPCODES[verb].isdisjoint(_opcodes(chunk))
+    return lambda chunk: not _OPCODES[verb].isdisjoint(opcodes(chunk))
 
 
-def _opcodes(chunk: bytes) -> Iterator[int]:
+def opcodes(chunk: bytes) -> Iterator[int]:
     at = 0
     while at + 12 <= len(chunk):
         size, _, opcode = struct.unpack_from("!iii", chunk, at)

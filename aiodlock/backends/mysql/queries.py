@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, TypeAlias
+from typing import Any
 
 from aiodlock._core.line import (
     Answer,
@@ -24,6 +24,7 @@ from aiodlock._core.line import (
     TicketId,
     Waiting,
 )
+from aiodlock.backends.mysql.packets import Rows
 from aiodlock.errors import BackendDataError
 
 __all__ = [
@@ -42,8 +43,6 @@ __all__ = [
     "to_none",
     "to_row",
 ]
-
-Rows: TypeAlias = Sequence[tuple[Any, ...]]
 
 VERSION = 2  # of tables and procedures: grows with every change of sql/schema.sql, sql/verbs.sql and sql/stock.sql
 

@@ -105,8 +105,13 @@ async def has_failed(sink: KafkaSink) -> bool:
     return sink.failures > 0
 
 
+async def has_begun(sink: KafkaSink) -> bool:
+    """Tell whether all that it took is on its way."""
+    return sink.waiting > 0 and not sink._events
+
+
 async def has_told_all(sink: KafkaSink) -> bool:
-    return not sink._events
+    return not sink.waiting
 
 
 async def rows_become(writer: OrderWriter, stock: str, expected: tuple[int, int, int], *, within: float = 30.0) -> None:

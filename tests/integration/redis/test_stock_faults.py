@@ -100,11 +100,15 @@ async def test_a_take_that_arrives_after_its_put_back_takes_nothing(
 @pytest.mark.parametrize("seed", range(2))
 async def test_workers_killed_at_random(server: RedisServer, key: str, seed: int) -> None:
     """Every order in doubt is asked for again, by another process; then all are known, and the books balance."""
-    dice = random.Random(seed)
-    async with aiodlock.connect(server.url) as locks:
+    await kill_workers(server.url, key, random.Random(seed))
+
+
+async def kill_workers(url: str, key: str, dice: random.Random) -> None:
+    """Sell in eight processes, kill four of them, ask for what is in doubt, and check the books."""
+    async with aiodlock.connect(url) as locks:
         stock = stock_of(locks, key)
         await stock.load(600)
-        events = await asyncio.to_thread(_kill_some, server.url, key, dice)
+        events = await asyncio.to_thread(_kill_some, url, key, dice)
         assert await close_the_books(stock, 600, events) > 100
 
 

@@ -137,6 +137,8 @@ async def test_an_order_that_gets_no_answer_says_what_to_do(locks: LockClient, s
 
 
 async def test_events_tell_of_orders(locks: LockClient, stock: SegmentedStock, events: list[Event]) -> None:
+    """An order that had nothing is put back without a word: nothing came back."""
+    await stock.put_back(buyer="ann", order="never taken")
     sale = await stock.take(buyer="ann", order="o-1", quantity=2)
     await stock.put_back(buyer="ann", order="o-1")
     await asyncio.sleep(0)

@@ -14,6 +14,11 @@ CREATE TABLE IF NOT EXISTS aiodlock_lines (
     soonest BIGINT NOT NULL,                     -- no life or tombstone ends before; lives grow, so it may be too early
     graves  TINYINT NOT NULL DEFAULT 0,          -- whether there may be tombstones
     kept    BIGINT NOT NULL,                     -- everything in the line is over by then; set late, so that it is set seldom
+    -- Who came to nobody stands here, not among the tickets: weight used, epoch last, ends soonest. One row, one commit.
+    lone        VARBINARY(128) NOT NULL DEFAULT '', -- its id; '' for nobody, or for tickets that have rows of their own
+    lone_since  BIGINT NOT NULL DEFAULT 0,
+    lone_client VARBINARY(16) NOT NULL DEFAULT '',
+    lone_owner  VARBINARY(1024) NOT NULL DEFAULT '',
     KEY forgotten (kept)
 ) ENGINE = InnoDB
 
