@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from aiodlock._core.cohort import Cohort, Waiter
+from aiodlock._core.ahead import Fixed, Waiter
+from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
 from aiodlock.errors import AiodlockError, ClientClosedError
 from aiodlock.policy import DEFAULT, Default
@@ -76,12 +77,13 @@ class Combiner:
     def _ask_for_turn(self) -> None:
         if not self._cohort.engine.is_open:
             raise ClientClosedError("the client was closed while this task waited")
+        turn: Waiter = Fixed()
         if own := self._cohort.grab():
-            self._turn = self._loop.create_future()
-            self._turn.set_result(own)
+            turn.set_result(own)
         else:
-            self._turn = self._cohort.queue()
-        self._turn.add_done_callback(self._combine)
+            self._cohort.queue(turn)
+        self._turn = turn
+        turn.add_done_callback(self._combine)
 
     def _combine(self, turn: Waiter) -> None:
         if turn is not self._turn:

@@ -28,7 +28,18 @@ if TYPE_CHECKING:
     from aiodlock._core.place import Place
     from aiodlock.policy import OnLost
 
-__all__ = ["HELD", "LEASE_ENDED", "LOST", "RELEASED", "HoldState", "Owners", "Ownership", "Task", "current_task"]
+__all__ = [
+    "COMING",
+    "HELD",
+    "LEASE_ENDED",
+    "LOST",
+    "RELEASED",
+    "HoldState",
+    "Owners",
+    "Ownership",
+    "Task",
+    "current_task",
+]
 
 LEASE_ENDED = "its lease ended before a renewal was confirmed"
 
@@ -43,16 +54,18 @@ current_task: Callable[[asyncio.AbstractEventLoop], Task | None] = (
 class HoldState(enum.Enum):
     __hash__ = object.__hash__  # Enum's own is slow, and every move looks into a table
 
+    COMING = "coming"  # its task was woken ahead
     HELD = "held"
     LOST = "lost"
     RELEASED = "released"
 
 
+COMING: Final = HoldState.COMING
 HELD: Final = HoldState.HELD
 LOST: Final = HoldState.LOST
 RELEASED: Final = HoldState.RELEASED
 
-_MOVES = {HELD: {LOST, RELEASED}, LOST: {RELEASED}, RELEASED: set[HoldState]()}
+_MOVES = {COMING: {HELD}, HELD: {LOST, RELEASED}, LOST: {RELEASED}, RELEASED: set[HoldState]()}
 
 
 class Owners(dict["Task | None", "Hold"]):

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from aiodlock._core.cohort import Cohort, Waiter
+from aiodlock._core.ahead import Fixed, Waiter
+from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
 from aiodlock.locks.base import Synchronizer
 
@@ -35,7 +36,7 @@ class Race(Generic[_LockT]):
         So a free one costs one ticket and not one for each, and who asks first is first in every queue.
         """
         if wait == 0:
-            for lock in locks:
+            for lock in sorted(locks, key=lambda lock: lock is not first):  # the first to answer wins
                 self._enter(lock, only_try=True)
             return
         tried = self._enter(first, only_try=True)
@@ -70,7 +71,7 @@ class Race(Generic[_LockT]):
             waiter: Waiter = self._engine.loop.create_future()
             waiter.set_result(own)
         else:
-            waiter = cohort.attempt() if only_try else cohort.queue(stand=False)
+            waiter = cohort.attempt() if only_try else _in_queue(cohort)
         self._runners[waiter] = lock, cohort, cohort.give_up_attempt if only_try else cohort.give_up
         self._running += 1
         waiter.add_done_callback(self._ended)
@@ -85,6 +86,12 @@ class Race(Generic[_LockT]):
         self._running -= 1
         if (not self._running or _own_of(waiter) is not None) and not self.over.done():
             self.over.set_result(None)
+
+
+def _in_queue(cohort: Cohort) -> Waiter:
+    waiter = Fixed()
+    cohort.queue(waiter, stand=False)
+    return waiter
 
 
 def _own_of(waiter: Waiter) -> Hold | None:

@@ -157,7 +157,8 @@ class MySQLWorld(ServerWorld):
         return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")
 
     def sign(self, verb: str) -> bytes:
-        return f"CALL aiodlock_{verb}(".encode()
+        of_stock = "stock_" if verb in {"confirm", "put_back", "restock", "take"} else ""
+        return f"CALL aiodlock_{of_stock}{verb}(".encode()
 
 
 # What a verb asks of ZooKeeper: to create (in one step with something else as well), to delete, to set.

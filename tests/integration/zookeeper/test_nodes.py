@@ -15,6 +15,7 @@ from aiodlock.backends.zookeeper.stand import Stand
 from aiodlock.backends.zookeeper.watches import OwnWatch
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
+from tests.acceptance import acceptance
 from tests.conformance.worlds import ProxyTrouble, asks_for
 from tests.integration.zookeeper.support import (
     Visits,
@@ -51,6 +52,7 @@ async def _lose_the_answer_of_a_create(server: ZooKeeperServer, proxy: FaultProx
     return visits
 
 
+@acceptance(54)
 async def test_a_node_whose_making_was_not_answered_is_found(
     server: ZooKeeperServer, proxy: FaultProxy, key: str
 ) -> None:
@@ -89,6 +91,7 @@ async def _release_without_a_connection(server: ZooKeeperServer, trouble: ProxyT
     return visits
 
 
+@acceptance(56)
 async def test_a_release_without_a_connection_is_made_up_for(
     server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
@@ -114,6 +117,7 @@ async def test_that_finds_a_node_that_is_forgotten(
         await _release_without_a_connection(server, trouble, url_of(proxy.port), key)
 
 
+@acceptance(53)
 async def test_the_node_of_a_lost_session_is_nobodys(
     server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
@@ -149,6 +153,7 @@ async def _find_a_node_of_an_older_session(server: ZooKeeperServer, key: str) ->
         await mine.backend.leave(ticket)
 
 
+@acceptance(55)
 async def test_a_node_of_an_older_session_is_removed(server: ZooKeeperServer, key: str) -> None:
     """It bears our ticket's id, but would go with another session: it is not believed."""
     await _find_a_node_of_an_older_session(server, key)
@@ -213,6 +218,7 @@ async def _enter_for_good(who: LockClient, key: str) -> None:
             return
 
 
+@acceptance(57)
 async def test_a_line_removed_under_its_waiters_is_made_again(server: ZooKeeperServer, key: str) -> None:
     """They stand again, and get in one after the other; who was inside hears that he no longer is."""
     await _remove_a_line_under_its_waiters(server, key)

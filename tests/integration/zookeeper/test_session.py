@@ -16,6 +16,7 @@ from aiodlock.backends.zookeeper.wire import Link
 from aiodlock.events import BackendChanged, Event
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
+from tests.acceptance import acceptance
 from tests.integration.zookeeper.support import (
     LATE,
     Visits,
@@ -236,6 +237,7 @@ async def _expire_a_holder(server: ZooKeeperServer, key: str) -> Visits:
     return visits
 
 
+@acceptance(53)
 async def test_an_ended_session_ends_its_holds_at_once(server: ZooKeeperServer, key: str) -> None:
     """Long before they would end by themselves; the client goes on with a new session."""
     visits = await _expire_a_holder(server, key)

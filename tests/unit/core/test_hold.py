@@ -33,8 +33,8 @@ async def holders(client: LockClient) -> list[str]:
 
 
 async def test_only_the_written_moves_are_possible(locks: LockClient) -> None:
-    """held to lost or released, lost to released, and nothing back."""
-    legal = {("held", "lost"), ("held", "released"), ("lost", "released")}
+    """coming to held, held to lost or released, lost to released, and nothing back."""
+    legal = {("coming", "held"), ("held", "lost"), ("held", "released"), ("lost", "released")}
     for before, after in itertools.product(HoldState, HoldState):
         async with locks.lock("k") as hold:
             hold._state = before
