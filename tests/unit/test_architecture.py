@@ -64,7 +64,7 @@ LAYERS = {
     "": _layer(*FACE),
     "sinks": _layer(*ALL, packages="aiokafka opentelemetry prometheus_client"),
     "integrations": _layer(*ALL, packages="aiohttp fastapi starlette"),
-    "cli": _layer(*ALL, packages="rich typer"),
+    "cli": _layer(*ALL, "testing", packages="rich typer"),
     "testing": _layer(*ALL, "backends.memory", packages="hypothesis pytest"),
     "__main__": _layer("errors", "cli"),
 }
