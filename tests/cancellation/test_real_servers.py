@@ -39,7 +39,7 @@ NOT_HERE = {  # what reaches into the memory server
     "control",  # nothing of ours
 }
 STATES = ("free", "elsewhere", "local", "company", "idle")
-PLANS = [Plan("pending"), Plan("ready"), Plan("beat"), Plan("ready", ("cancel",) * 3, (1, 1))]
+PLANS = [Plan("beat"), Plan("ready", ("cancel",) * 3, (1, 1))]
 SHORT = [Cell("block", "free"), Cell("block", "elsewhere"), Cell("release", "company"), Cell("client_block", "free")]
 
 
