@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from aiodlock._core.ahead import Fixed
-from aiodlock._core.cohort import Cohort, Waiter
+from aiodlock._core.ahead import Fixed, Waiter
+from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
 from aiodlock.locks.base import Synchronizer
 

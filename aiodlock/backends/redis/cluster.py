@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aiodlock.backends.base import Finding
+from aiodlock._core.spread import SpreadStockroom
+from aiodlock._core.stock import Terms
+from aiodlock.backends.base import Finding, Stockroom
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.backend import Lines
 from aiodlock.backends.redis.calls import Calls
@@ -16,6 +18,7 @@ from aiodlock.backends.redis.hosts import urls_of_hosts
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.report import combine, gather_reports, judge_servers
+from aiodlock.backends.redis.segment import RedisSegment
 from aiodlock.backends.redis.slots import SlotMap, Spot
 from aiodlock.errors import ConfigurationError
 from aiodlock.policy import check_count
@@ -63,6 +66,13 @@ class ClusterBackend(Lines):
     def _diagnose(self, node: Node) -> Awaitable[Sequence[Finding]]:
         pushes = self.capabilities.pushes
         return diagnose(node, self._keys, pushes=pushes, min_replicas=self.min_replicas, cluster=True)
+
+    def stock(self, terms: Terms) -> Stockroom:
+        """Return the stock of a key; several segments are spread over the slots."""
+        if terms.segments == 1:
+            return super().stock(terms)
+        segments = [RedisSegment(self._route, self._keys, terms, number) for number in range(terms.segments)]
+        return SpreadStockroom(terms, segments)
 
     @classmethod
     def from_url(cls, url: str, *, unverified: bool = False, **settings: Any) -> ClusterBackend:

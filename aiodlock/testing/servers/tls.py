@@ -10,8 +10,7 @@ from pathlib import Path
 from aiodlock.testing.servers.base import HOST, MissingServerError, free_ports
 from aiodlock.testing.servers.redis import RedisServer
 
-__all__ = ["TlsRedisServer", "authority_in", "tls_options"]
-
+__all__ = ["TlsRedisServer", "authority_in", "make_certificates", "tls_options"]
 
 # Two authorities: the server's, and one that has not signed it.
 _MAKE = f"""
@@ -25,16 +24,21 @@ openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 
 """
 
 
+def make_certificates(directory: Path) -> None:
+    """Make ``server.crt`` and ``server.key``, for loopback, and ``ca.crt``, which signed it; ``other.crt`` did not."""
+    subprocess.run(["sh", "-e", "-c", _MAKE], cwd=directory, check=True, capture_output=True)
+
+
 def authority_in(directory: str | Path) -> Path:
     """Return the certificate of the authority that signed the servers of *directory*."""
     return Path(directory) / "ca.crt"
 
 
 def tls_options(directory: Path) -> list[str]:
-    """Return a server's options for the certificates in *directory*; they are made if they are not there yet."""
+    """Return a Redis' options for the certificates in *directory*; they are made if they are not there yet."""
     authority = authority_in(directory)
     if not authority.exists():
-        subprocess.run(["sh", "-e", "-c", _MAKE], cwd=directory, check=True, capture_output=True)
+        make_certificates(directory)
     files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": authority.name}
     options = [word for name, file in files.items() for word in (f"--tls-{name}", str(directory / file))]
     return [*options, "--tls-auth-clients", "no"]
