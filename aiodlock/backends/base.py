@@ -193,7 +193,7 @@ class Stockroom(Protocol):
         ...
 
     def add(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
-        """Add to an open sale, once per *operation*; return whether it is open."""
+        """Add to an open sale, once per *operation*; return whether it was added."""
         ...
 
     def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale | Differs]]:

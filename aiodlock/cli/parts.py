@@ -1,6 +1,6 @@
 """The parts of a sale that runs in several processes: shops, the relay, the writer. Each may be killed at any time.
 
-``python -m aiodlock.cli.parts ROLE NUMBER``, the sale as JSON on standard input; what it does it prints as JSON lines.
+Run as ``python -m aiodlock.cli.parts ROLE NUMBER``, with the sale as JSON on standard input; it prints JSON lines.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def check(result: Result) -> None:
 def _check(sale: Sale, *, chaos: bool) -> None:
     if sale.backend.startswith("memory:") or not (chaos or (sale.backend and sale.orders and sale.into)):
         raise Stop(
-            "orders go from Redis through Kafka into MySQL: give --url redis://…, --orders kafka://… and "
-            "--into mysql://…, or --chaos alone, which starts what is not given"
+            "orders go from a stock through Kafka into MySQL: give --url redis://… or mysql://…, --orders kafka://… "
+            "and --into mysql://…, or --chaos alone, which starts what is not given"
         )
     if chaos and sale.backend:
         console(stderr=True).print("The server given by --url is not killed: without --url one is started for that.")

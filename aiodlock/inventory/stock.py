@@ -215,7 +215,7 @@ class SegmentedStock:
 
 def _room_of(client: LockClient, terms: Terms) -> Stockroom:
     if not isinstance(client.backend, Stocking):
-        raise UnsupportedError(f"{client.backend.address} keeps no stock: use memory:// or redis://")
+        raise UnsupportedError(f"{client.backend.address} keeps no stock: use memory://, redis:// or mysql://")
     return client.backend.stock(terms)
 
 

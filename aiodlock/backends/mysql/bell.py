@@ -17,7 +17,7 @@ from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link, StatementError
 from aiodlock.backends.mysql.node import dial, pause_after
 from aiodlock.backends.mysql.queries import Rows, call, query
-from aiodlock.errors import BackendError, BackendUnavailableError
+from aiodlock.errors import AiodlockError, BackendUnavailableError
 
 __all__ = ["Bell", "pillow_of", "take"]
 
@@ -71,7 +71,7 @@ class Bell:
                 self._link = self._link or await self._dial()
                 self.is_heard, tries = True, 0
                 await self._serve(self._link)
-            except (BackendError, TimeoutError):
+            except (AiodlockError, TimeoutError):
                 self.is_heard, tries = False, tries + 1
                 if self._link is not None:
                     self._link.abort()
@@ -80,24 +80,39 @@ class Bell:
 
     async def _serve(self, link: Link) -> None:
         while True:
-            woken_by = await self._sleep(link)
-            async with asyncio.timeout(self._patience):
-                (mail,) = await _insist(link, query("mail", client=self._client))
-                self._hand_over(mail)
-                if not mail and woken_by is _Woken.BY_TIME:
-                    await _insist(link, call("forget", _FORGET))
-                elif woken_by is _Woken.ALONE:
-                    await _insist(link, query("get_up", pillow=pillow_of(self._client)))
+            match await self._sleep(link):
+                case _Woken.BY_TIME:
+                    await self._insist(link, call("forget", _FORGET))
+                case _Woken.ALONE:
+                    await self._insist(link, query("get_up", pillow=pillow_of(self._client)))
                     await asyncio.sleep(_ALONE)
 
     async def _sleep(self, link: Link) -> _Woken:
-        """Delete what was read, and wait."""
-        listen = query("listen", client=self._client, pillow=pillow_of(self._client), seconds=_SLEEP)
+        """Delete what was read, wait, and hand over what came.
+
+        Mail is asked for before we sleep: when we are woken the server sends it with no word from us.
+        """
+        pillow = pillow_of(self._client)
+        listen = query("listen", client=self._client, pillow=pillow, seconds=_SLEEP)
         if self._read:
             listen = f"{query('drop_mail', client=self._client, ids=sorted(self._read))};{listen}"
+        sleeping, reading = link.ask(listen), link.ask(query("mail", client=self._client))
         try:
             async with asyncio.timeout(_SLEEP + self._patience):
-                answers = await link.ask(listen)
+                woken_by = await self._woken_by(sleeping)
+                (mail,) = await reading
+        except StatementError as error:
+            if not error.is_passing:
+                raise
+            return _Woken.BY_BELL  # again, while we read: what came is there still
+        finally:
+            reading.cancel()  # also where it has failed as well: nobody will ask it why
+        self._hand_over(mail)
+        return _Woken.BY_BELL if mail else woken_by
+
+    async def _woken_by(self, sleeping: asyncio.Future[list[Rows]]) -> _Woken:
+        try:
+            answers = await sleeping
         except StatementError as error:
             if not error.is_passing:
                 raise
@@ -105,7 +120,7 @@ class Bell:
         self._read.clear()
         match answers[-1][0][0]:
             case 0:
-                return _Woken.BY_TIME  # or by mail, which is read in any case
+                return _Woken.BY_TIME
             case 1:
                 return _Woken.ALONE
             case _:
@@ -117,6 +132,17 @@ class Bell:
             if row[0] not in self._read:
                 self._read.add(row[0])
                 loop.call_soon(self._deliver, row)  # what it raises must not end this task
+
+    async def _insist(self, link: Link, statement: str) -> None:
+        """Ask again if somebody rang meanwhile: that ends whatever runs."""
+        async with asyncio.timeout(self._patience):
+            while True:
+                try:
+                    await link.ask(statement)
+                    return
+                except StatementError as error:
+                    if not error.is_passing:
+                        raise
 
     async def _dial(self) -> Link:
         return await dial(self._address, self._take_name, within=self._patience)
@@ -134,13 +160,3 @@ async def take(link: Link, name: bytes) -> None:
     """Hold *name* for as long as *link* lives."""
     if (await link.ask(call("take", name)))[-1][0][0] != 1:
         raise BackendUnavailableError(f"{link.where}: an older connection of this client still holds {name.decode()}")
-
-
-async def _insist(link: Link, statement: str) -> list[Rows]:
-    """Ask again if somebody rang meanwhile: that ends whatever runs."""
-    while True:
-        try:
-            return await link.ask(statement)
-        except StatementError as error:
-            if not error.is_passing:
-                raise

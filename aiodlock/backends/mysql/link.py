@@ -1,21 +1,35 @@
-"""One connection to the server: statements go out, rows come back; in doubt it is aborted, not closed politely."""
+"""One connection to the server: statements go out, rows come back; in doubt it is aborted, not closed politely.
+
+asyncmy connects: greeting, login, TLS. Then the stream is ours: an answer reaches its owner in the step in which it
+arrives, and more can be sent before an answer has come.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import asyncmy
 from asyncmy.constants.CLIENT import MULTI_STATEMENTS
-from asyncmy.constants.COMMAND import COM_QUERY
 from asyncmy.errors import Error as DriverError
 
 from aiodlock.backends.mysql.address import Address
-from aiodlock.backends.mysql.queries import Rows, query
-from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
+from aiodlock.backends.mysql.packets import GOODBYE, Reader, Refusal, Result, Rows, command
+from aiodlock.backends.mysql.queries import query
+from aiodlock.errors import (
+    AiodlockError,
+    BackendDataError,
+    BackendError,
+    BackendUnavailableError,
+    MissingDependencyError,
+)
 
-__all__ = ["Link", "StatementError"]
+__all__ = ["Exchange", "Link", "StatementError"]
+
+_POLITE = 0.5  # seconds that closing waits for the server
 
 _INTERRUPTED = 1317
 # The server rolled back and says so: nothing has happened, and the same again will do.
@@ -43,21 +57,37 @@ class StatementError(BackendError):
         return self.code in _AGAIN
 
 
-class Link:
-    """An open connection in autocommit mode. It is used by one task at a time."""
+class Exchange(Protocol):
+    """Whoever waits for what some statements answer."""
 
-    def __init__(self, address: Address, connection: Any) -> None:
+    def hear(self, rows: Rows | None, is_last: bool) -> None:
+        """Take the next result; None has no rows. It must not raise."""
+        ...
+
+    def fail(self, error: BackendError) -> None:
+        """Take an error, and nothing more. A `StatementError`: the connection is well."""
+        ...
+
+
+class Link(asyncio.Protocol):
+    """An open connection in autocommit mode. What is sent is answered in order; *on_lost* is told of its end."""
+
+    def __init__(self, address: Address, transport: asyncio.Transport, reader: Reader) -> None:
         self.where = str(address)
         self.is_local = address.is_local
-        self._connection = connection
-        self._reason = ""  # why we ended it ourselves
+        self.on_lost: Callable[[str], None] = _nobody
+        self._transport = transport
+        self._reader = reader
+        self._pending: deque[Exchange] = deque()
+        self.lost = ""  # why, as soon as it is
+        self._closed = asyncio.Event()
 
     @classmethod
     async def open(cls, address: Address) -> Link:
         """Connect and prepare the session, or raise; the caller bounds the time."""
         user, password = address.credentials()
         try:
-            connection: Any = await asyncmy.connect(
+            driver: Any = await asyncmy.connect(
                 host=address.host,
                 port=address.port,
                 user=user,
@@ -70,7 +100,12 @@ class Link:
             )
         except (DriverError, OSError, ssl.SSLError, RuntimeError) as error:
             raise _not_opened(address, error) from error
-        link = cls(address, connection)
+        # The driver has greeted the server and logged in; from here on the stream is ours.
+        link = cls(address, driver._transport, Reader(has_eof=not driver._deprecate_eof))
+        driver._transport.set_protocol(link)
+        if driver._stream_broken:
+            link.connection_lost(None)
+        driver._transport = None
         try:
             await link.ask(query("session"))
         except BaseException:
@@ -78,77 +113,98 @@ class Link:
             raise
         return link
 
-    async def ask(self, statements: str) -> list[Rows]:
-        """Send statements parted by semicolons, and return the rows of each result."""
-        results = [await self.first(statements)]
-        while self.has_more:
-            results.append(await self.next())
-        return [rows for rows in results if rows is not None]
+    def send(self, statements: str, exchange: Exchange) -> None:
+        """Send statements parted by semicolons, behind whatever is under way."""
+        if self.lost:
+            exchange.fail(BackendUnavailableError(f"{self.where}: {self.lost}"))
+            return
+        self._pending.append(exchange)
+        self._transport.write(command(statements))
 
-    def write(self, statements: str) -> bool:
-        """Send statements while nothing is under way, without a step of the loop; tell whether it could be done."""
-        try:
-            # It is a coroutine, but with nothing left to read it never waits.
-            self._connection._execute_command(COM_QUERY, statements.encode()).send(None)
-        except StopIteration:
-            return True
-        except Exception:
-            return False  # who reads the answer hears why
-        return False
+    def ask(self, statements: str) -> asyncio.Future[list[Rows]]:
+        """Send statements parted by semicolons; the future gets the rows of each result that has some."""
+        asked = _Asked()
+        self.send(statements, asked)
+        return asked.future
 
-    async def first(self, statements: str | None) -> Rows | None:
-        """Send statements, unless `write` has, and return the rows of the first result; None: it has none."""
-        if statements is None:
-            return await self._read(self._connection.next_result())
-        return await self._read(self._connection.query(statements))
-
-    async def next(self) -> Rows | None:
-        """Return the next result of what was sent. A call of a procedure ends with one that has no rows."""
-        return await self._read(self._connection.next_result())
-
-    @property
-    def has_more(self) -> bool:
-        result = self._connection._result
-        return result is not None and bool(result.has_next)
-
-    def abort(self, reason: str = "") -> None:
+    def abort(self, reason: str = "aborted") -> None:
         """End the connection at once: whatever was under way is in doubt."""
-        self._reason = self._reason or reason
-        if transport := self._connection._transport:
-            transport.abort()
-        self._connection.close()
+        self._end(reason)
+        self._transport.abort()
 
     async def aclose(self) -> None:
         """Say goodbye, so that the server forgets us at once; at most half a second."""
+        if self._pending:
+            self.abort("closed")
+        if not self.lost:
+            self._transport.write(GOODBYE)
         try:
-            async with asyncio.timeout(0.5):
-                await self._connection.ensure_closed()
-        except (DriverError, OSError, TimeoutError):
-            self.abort()
+            async with asyncio.timeout(_POLITE):
+                await self._closed.wait()
+        except TimeoutError:
+            self.abort("closed")
 
-    async def _read(self, reading: Any) -> Rows | None:
+    # --- asyncio.Protocol ------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
         try:
-            await reading
-        except (
-            Exception
-        ) as error:  # also what a driver raises that has lost its place: the connection is then of no use
-            raise self._explain(error) from error
-        result = self._connection._result
-        return result.rows if result.field_count else None
+            for answer in self._reader.feed(data):
+                self._hear(answer)
+        except Exception as error:  # out of step, whatever shows it: nothing can be believed any more
+            self.abort(f"unexpected answer: {error!r}")
 
-    def _explain(self, error: Exception) -> BackendError:
-        is_servers = isinstance(error, DriverError) and error.args and isinstance(error.args[0], int)
-        code = error.args[0] if is_servers else 0
-        message = f"{self.where}: {self._reason or (error.args[-1] if error.args else repr(error))}"
-        # 2000 to 2999 are the driver's own: the connection is lost. So is it for everything that is no server's word.
-        if code < 1000 or 2000 <= code < 3000 or code in _OVER:
-            return BackendUnavailableError(message)
-        return StatementError(code, message)
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(str(error or "") or "closed by the server")
+        self._closed.set()
+
+    # --- inner -------------------------------------------------------------------------------------------------
+
+    def _hear(self, answer: Result | Refusal) -> None:
+        if isinstance(answer, Result):
+            exchange = self._pending.popleft() if answer.is_last else self._pending[0]
+            exchange.hear(answer.rows, answer.is_last)
+        elif answer.code in _OVER or not self._pending:
+            self.abort(answer.message)
+        else:
+            self._pending.popleft().fail(StatementError(answer.code, f"{self.where}: {answer.message}"))
+
+    def _end(self, reason: str) -> None:
+        if self.lost:
+            return
+        self.lost = reason
+        self.on_lost(reason)
+        while self._pending:
+            self._pending.popleft().fail(BackendUnavailableError(f"{self.where}: {reason}, before the answer"))
 
 
-def _not_opened(address: Address, error: Exception) -> BackendError:
+class _Asked:
+    """An exchange whose results are wanted together."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
+        self._results: list[Rows] = []
+
+    def hear(self, rows: Rows | None, is_last: bool) -> None:
+        if rows is not None:
+            self._results.append(rows)
+        if is_last and not self.future.done():
+            self.future.set_result(self._results)
+
+    def fail(self, error: BackendError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def _nobody(reason: str) -> None:
+    """Tell nobody."""
+
+
+def _not_opened(address: Address, error: Exception) -> AiodlockError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     reason = error.args[-1] if error.args else repr(error)
+    if isinstance(error, RuntimeError) and "cryptography" in str(reason):
+        # MySQL 8's usual login, caching_sha2_password, without TLS.
+        return MissingDependencyError(f"the login to {address}", extra="mysql")
     if code in _SETUP:
         return BackendDataError(f"{address}: {reason}: check the user, its password and its rights")
     return BackendUnavailableError(f"{address}: {reason or 'no answer'}")

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from aiodlock.backends.base import Reply
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link, StatementError
-from aiodlock.backends.mysql.queries import Rows
-from aiodlock.errors import BackendError, BackendUnavailableError
+from aiodlock.backends.mysql.packets import OutOfStepError, Rows
+from aiodlock.errors import AiodlockError, BackendDataError, BackendError, BackendUnavailableError
 
 __all__ = ["Decode", "Greet", "Node", "dial", "pause_after"]
 
@@ -32,23 +32,73 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.02, 2.0
 class _Order(Generic[_T]):
     """A statement on its way, and who waits for its answer."""
 
-    __slots__ = ("decode", "is_written", "reply", "results", "statement", "tries")
+    __slots__ = ("decode", "reply", "results", "statement", "tries")
 
     def __init__(self, statement: str, decode: Decode[_T], results: int | None) -> None:
         self.statement = statement
         self.decode = decode
         self.results = results
         self.reply: Reply[_T] = Reply()
-        self.is_written = False
         self.tries = 0
 
     def answer(self, rows: Rows, via: int) -> None:
         try:
-            self.reply.arrive(self.decode(rows, via))
-        except BackendError as error:
-            self.reply.fail(error)
-        except Exception as error:  # of whoever hears it: it must not end the worker
+            answer = self.decode(rows, via)
+        except Exception as error:
+            self.reply.fail(error if isinstance(error, BackendError) else _unexpected(rows, error))
+            return
+        try:
+            self.reply.arrive(answer)
+        except Exception as error:  # of whoever hears it: the stream goes on
             asyncio.get_running_loop().call_exception_handler({"message": "hearing a reply failed", "exception": error})
+
+    def is_repeated_after(self, error: StatementError) -> bool:
+        """Decide whether a statement that was refused goes out again; if not, it is answered here."""
+        self.tries += 1
+        if error.is_passing and self.tries < _TRIES:
+            return True
+        self.reply.fail(BackendUnavailableError(f"rolled back {_TRIES} times: {error}") if error.is_passing else error)
+        return False
+
+
+class _Batch:
+    """Orders that went out together. The server stops at the first error, and what is behind it goes out again."""
+
+    __slots__ = ("_count", "_node", "_orders", "_rows", "_silence")
+
+    def __init__(self, node: Node, orders: deque[_Order[Any]], silence: asyncio.TimerHandle) -> None:
+        self._node = node
+        self._orders = orders
+        self._silence = silence
+        self._rows: Rows = ()
+        self._count = 0  # results of the first of them
+
+    def hear(self, rows: Rows | None, is_last: bool) -> None:
+        if not self._orders:
+            raise OutOfStepError("more results than were asked for")
+        if rows is not None:
+            self._rows = rows
+        self._count += 1
+        results = self._orders[0].results
+        # A call ends with a result that has no rows.
+        if rows is None if results is None else self._count == results:
+            self._orders.popleft().answer(self._rows, self._node.via)
+            self._rows, self._count = (), 0
+        if is_last:
+            self._finish()
+
+    def fail(self, error: BackendError) -> None:
+        if isinstance(error, StatementError):
+            if not self._orders[0].is_repeated_after(error):
+                self._orders.popleft()
+        else:
+            while self._orders:
+                self._orders.popleft().reply.fail(error)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._silence.cancel()
+        self._node.batch_over(self._orders)
 
 
 class Node:
@@ -66,20 +116,19 @@ class Node:
         self._link: Link | None = None
         self._down = "not connected"
         self._orders: deque[_Order[Any]] = deque()
-        self._awake: asyncio.Future[None] | None = None
-        self._worker: asyncio.Task[None] | None = None
+        self._is_busy = False
+        self._redialing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Connect once, or raise; from then on connect again whenever the connection is lost."""
-        self._link = await self._dial()
-        self._worker = asyncio.create_task(self._work(self._link), name=f"aiodlock: {self.address}")
+        self._use(await self._dial())
 
     async def aclose(self) -> None:
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.wait({self._worker})
-        self._down, link, self._link = "closed", self._link, None
+        link, self._link, self._down = self._link, None, "closed"
         self._fail_all(BackendUnavailableError(f"{self.address}: closed"))
+        if self._redialing is not None:
+            self._redialing.cancel()
+            await asyncio.wait({self._redialing})
         if link is not None:
             await link.aclose()
 
@@ -92,95 +141,68 @@ class Node:
         if self._link is None:
             order.reply.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
             return order.reply
-        if self._awake is not None and not self._awake.done():
-            order.is_written = self._link.write(statement)  # now, not when the worker is awake
-            self._awake.set_result(None)
         self._orders.append(order)
+        if not self._is_busy:
+            self._send_batch()
         return order.reply
 
-    async def _work(self, link: Link) -> None:
-        while True:
-            try:
-                await self._serve(link)
-            except BackendUnavailableError as error:
-                link.abort()
-                self._link, self._down = None, str(error)
-                self._fail_all(error)
-            link = await self._redial()
-            self._link = link
-            asyncio.get_running_loop().call_soon(self._on_up, self.via)  # what it raises must not end this task
+    def batch_over(self, left: deque[_Order[Any]]) -> None:
+        """Hear that the link is free; what is *left* goes first, in order: a leave must not overtake its join."""
+        self._is_busy = False
+        self._orders.extendleft(reversed(left))
+        if self._orders:
+            self._send_batch()
 
-    async def _serve(self, link: Link) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            if not self._orders:
-                self._awake = loop.create_future()
-                await self._awake
-            if batch := self._take():
-                silence = loop.call_later(self._patience, link.abort, f"no answer for {self._patience:g}s")
-                try:
-                    await self._perform(link, batch)
-                finally:
-                    silence.cancel()
+    def _send_batch(self) -> None:
+        """Send what goes out together: all that are still wanted."""
+        orders: deque[_Order[Any]] = deque()
+        while self._orders and len(orders) < _TOGETHER:
+            order = self._orders.popleft()
+            if not order.reply.cancelled():
+                orders.append(order)
+        if self._link is not None and orders:
+            self._is_busy = True
+            silence = asyncio.get_running_loop().call_later(
+                self._patience, self._link.abort, f"no answer for {self._patience:g}s"
+            )
+            self._link.send(";".join([order.statement for order in orders]), _Batch(self, orders, silence))
 
-    def _take(self) -> list[_Order[Any]]:
-        """Take what goes out together: one alone that has gone out already, else all that are still wanted."""
-        if self._orders[0].is_written:
-            return [self._orders.popleft()]
-        taken = [self._orders.popleft() for _ in range(min(_TOGETHER, len(self._orders)))]
-        return [order for order in taken if not order.reply.cancelled()]
+    def _use(self, link: Link) -> None:
+        if link.lost:  # between its last answer and now
+            raise BackendUnavailableError(f"{link.where}: {link.lost}")
+        self._link = link
+        link.on_lost = self._lost
 
-    async def _perform(self, link: Link, batch: list[_Order[Any]]) -> None:
-        """Send *batch* and answer each; the server stops at the first error, and what is behind it goes out again."""
-        done = 0
-        try:
-            statements = None if batch[0].is_written else ";".join(order.statement for order in batch)
-            batch[0].is_written = False  # if it has to be repeated
-            result = await link.first(statements)
-            for order in batch:
-                rows, count = result or (), 1
-                # A call ends with a result that has no rows.
-                while count < order.results if order.results else result is not None:
-                    result, count = await link.next(), count + 1
-                    rows = rows if result is None else result
-                order.answer(rows, self.via)
-                done += 1
-                if done < len(batch):
-                    result = await link.next()
-        except StatementError as error:
-            again = [batch[done]] if self._is_to_repeat(batch[done], error) else []
-            # In order: a leave must not overtake its join.
-            self._orders.extendleft(reversed([*again, *batch[done + 1 :]]))
-        except BaseException as error:
-            lost = error if isinstance(error, BackendError) else BackendUnavailableError(f"{self.address}: closed")
-            for order in batch[done:]:
-                order.reply.fail(lost)
-            raise
-
-    def _is_to_repeat(self, order: _Order[Any], error: StatementError) -> bool:
-        """Decide whether a statement that was refused goes out again; if not, it is answered here."""
-        order.tries += 1
-        if error.is_passing and order.tries < _TRIES:
-            return True
-        order.reply.fail(BackendUnavailableError(f"rolled back {_TRIES} times: {error}") if error.is_passing else error)
-        return False
+    def _lost(self, reason: str) -> None:
+        if self._link is None:
+            return  # we closed it
+        self._link, self._down = None, reason
+        self._fail_all(BackendUnavailableError(f"{self.address}: {reason}"))
+        self._redialing = asyncio.create_task(self._redial(), name=f"aiodlock: {self.address}")
 
     def _fail_all(self, error: BackendUnavailableError) -> None:
         while self._orders:
             self._orders.popleft().reply.fail(error)
 
-    async def _redial(self) -> Link:
+    async def _redial(self) -> None:
         tries = 0
-        while True:
+        while self._link is None:
             await asyncio.sleep(pause_after(tries))
             try:
-                return await self._dial()
-            except BackendError as error:
+                self._use(await self._dial())
+            except AiodlockError as error:
                 self._down, tries = str(error), tries + 1
+        asyncio.get_running_loop().call_soon(self._on_up, self.via)  # what it raises must not end this task
 
     async def _dial(self) -> Link:
         self.via += 1
         return await dial(self.address, self._greet, within=self._patience)
+
+
+def _unexpected(rows: Rows, error: Exception) -> BackendDataError:
+    unexpected = BackendDataError(f"an answer {rows!r} that this version does not know: run 'aiodlock mysql init'")
+    unexpected.__cause__ = error
+    return unexpected
 
 
 def pause_after(tries: int) -> float:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, TypeAlias
+from typing import Any
 
 from aiodlock._core.line import (
     Answer,
@@ -24,6 +24,7 @@ from aiodlock._core.line import (
     TicketId,
     Waiting,
 )
+from aiodlock.backends.mysql.packets import Rows
 from aiodlock.errors import BackendDataError
 
 __all__ = [
@@ -43,9 +44,7 @@ __all__ = [
     "to_row",
 ]
 
-Rows: TypeAlias = Sequence[tuple[Any, ...]]
-
-VERSION = 1  # of tables and procedures: grows with every change of sql/schema.sql and sql/verbs.sql
+VERSION = 2  # of tables and procedures: grows with every change of sql/schema.sql, sql/verbs.sql and sql/stock.sql
 
 _BLOCK = re.compile(r"^-- (name|part): (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
@@ -69,7 +68,11 @@ def tables() -> list[str]:
 
 def procedures() -> list[str]:
     """Return the statements that make the procedures anew."""
-    blocks = _blocks("verbs")
+    return [*_procedures("verbs"), *_procedures("stock")]
+
+
+def _procedures(file: str) -> list[str]:
+    blocks = _blocks(file)
 
     def put_in(text: str) -> str:
         return _INCLUDE.sub(lambda found: put_in(blocks["part"][found[1]]), text)

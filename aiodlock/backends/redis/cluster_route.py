@@ -228,13 +228,23 @@ class Cluster:
                 self._stale.set()
             await asyncio.sleep((_PAUSE_IN_TROUBLE if self._stale.is_set() else _PAUSE) * random.uniform(0.5, 1.5))
 
+    async def look(self) -> SlotMap:
+        """Return the map as it is now, and change nothing."""
+        found = SlotMap()
+        found.learn(*await self._ask_around())
+        return found
+
     async def _learn(self) -> bool:
-        """Ask one server after the other for the map; return whether it has changed."""
+        """Take over the map as it is now; return whether it has changed."""
+        return self._map.learn(*await self._ask_around())
+
+    async def _ask_around(self) -> tuple[Any, Spot]:
+        """Ask one server after the other for the map; return the first answer, and whose it is."""
         refusals: list[BackendError | TimeoutError] = []
         for spot, address in self._informants():
             try:
                 async with asyncio.timeout(self._patience / 3):  # one that hangs must not keep us from the others
-                    return self._map.learn(await self._ask_for_slots(spot, address), spot)
+                    return await self._ask_for_slots(spot, address), spot
             except (BackendError, TimeoutError) as error:
                 refusals.append(error)
         last = refusals[-1]

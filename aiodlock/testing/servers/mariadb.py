@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from aiodlock.testing.servers.base import HOST, MissingServerError, Server
+from aiodlock.testing.servers.base import HOST, MissingServerError, Server, ServerFailedError
 
 __all__ = ["MariaDBServer"]
 
@@ -85,10 +85,14 @@ def _template() -> Path:
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     install = shutil.which("mariadb-install-db", path=_PATH) or "mariadb-install-db"
     options = ("--auth-root-authentication-method=normal", "--skip-test-db", _LOG_SIZE)
-    subprocess.run(
+    made = subprocess.run(
         [install, "--no-defaults", f"--datadir={home / 'data'}", *options, *_as_root()],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
+    if made.returncode:
+        raise ServerFailedError(f"{install} made no data directory: {made.stdout[-2000:]}")
     return home / "data"

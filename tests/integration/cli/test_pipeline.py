@@ -37,6 +37,12 @@ def servers() -> Iterator[tuple[str, ...]]:
         yield ("--url", redis.url, "--orders", kafka.url, "--into", mariadb.url)
 
 
+@pytest.fixture
+def one_database(servers: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, with the stock in the database of the rows: a later option counts."""
+    return (*servers, "--url", servers[-1])
+
+
 def balance(page: Path, *options: str) -> dict[str, Any]:
     """Sell, and return the figures; they are the same on the page."""
     sizes = ("--buyers", "3000", "--stock", "1500", "--workers", "3", "--concurrency", "30", "--segments", "4")
@@ -59,6 +65,22 @@ def test_each_accepted_order_is_one_row(servers: tuple[str, ...], tmp_path: Path
     assert sum(one["count"] for one in result["course"]["waits"]) == 3000
     last = result["course"]["looks"][-1]
     assert (last["sold"], last["rows"], last["left"]) == (1500, 1500, [0, 0, 0, 0])
+
+
+@pytest.mark.timeout(120)
+def test_the_stock_may_be_where_the_rows_are(one_database: tuple[str, ...], tmp_path: Path) -> None:
+    """Without Redis."""
+    assert balance(tmp_path / "sale.html", *one_database)["killed"] == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_books_of_one_database_balance_after_chaos(
+    one_database: tuple[str, ...], seed: int, tmp_path: Path
+) -> None:
+    """The same parts die."""
+    assert balance(tmp_path / "sale.html", *one_database, "--chaos", "--seed", str(seed))["killed"]
 
 
 @pytest.mark.long

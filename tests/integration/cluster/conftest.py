@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from aiodlock._core.line import LineId, Ticket, TicketId
+from aiodlock._core.line import LineId
 from aiodlock.backends.redis.cluster import ClusterBackend
 from aiodlock.testing.servers import ClusterNode, RedisCluster, RedisServer, require
 from tests.integration.redis.conftest import Client
-
-_ids = itertools.count(1)
+from tests.integration.told import kept_open
 
 
 class Member(Client):
@@ -48,37 +46,9 @@ async def connect(cluster: RedisCluster) -> AsyncIterator[Callable[..., Awaitabl
     async with AsyncExitStack() as stack:
 
         async def connect(url: str = cluster.url, **settings: Any) -> Member:
-            member = Member(ClusterBackend.from_url(url, **settings))
-            await member.backend.open(member.on_call)
-            stack.push_async_callback(member.backend.aclose)
-            return member
+            return await stack.enter_async_context(kept_open(Member(ClusterBackend.from_url(url, **settings))))
 
         yield connect
-
-
-@pytest.fixture
-async def client(connect: Callable[..., Awaitable[Member]]) -> Member:
-    return await connect()
-
-
-@pytest.fixture
-async def other(connect: Callable[..., Awaitable[Member]]) -> Member:
-    return await connect()
-
-
-@pytest.fixture
-def line(request: pytest.FixtureRequest) -> LineId:
-    return LineId("lock", f"{request.function.__name__}-{next(_ids)}")
-
-
-@pytest.fixture
-def ticket(line: LineId) -> Callable[..., Ticket]:
-    """Make tickets of this test's line."""
-
-    def make(**facts: Any) -> Ticket:
-        return Ticket(facts.pop("line", line), TicketId(f"t{next(_ids)}"), **facts)
-
-    return make
 
 
 async def elsewhere(cluster: RedisCluster, slot: int) -> ClusterNode:

@@ -141,7 +141,10 @@ async def test_nothing_is_left_on_the_server(server: MariaDBServer, admin: Admin
     events = await race(server.url, nothing, processes=2, visits=5)
     ((now,),) = await watcher.ask("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))")
     assert_sound(events, at_least=2 * 10 * 5)
-    tickets = await watcher.ask(f"SELECT line, id FROM aiodlock_tickets WHERE state IN (0, 1) AND ends > {now}")
+    tickets = await watcher.ask(
+        f"SELECT line, id FROM aiodlock_tickets WHERE state IN (0, 1) AND ends > {now}"
+        f" UNION ALL SELECT line, lone FROM aiodlock_lines WHERE lone <> '' AND soonest > {now}"
+    )
     keys = {str(event.facts["key"]).encode() for event in events if "key" in event.facts}
     assert keys
     assert [line for line, _ in tickets if any(line.endswith(key) for key in keys)] == []  # others' may be there

@@ -74,11 +74,15 @@ FAULTS = {
     ),
     "leaving lets nobody in": ("WHILE v_waiting > 0 AND v_used < v_size", "WHILE v_waiting > 1 AND v_used < v_size"),
     "of several only one is called": ("ELSEIF v_calls > 1 THEN", "ELSEIF FALSE THEN"),
+    "a lone ticket is not seen": ("IF v_is_lone THEN", "IF FALSE THEN"),
+    "handing on calls nobody": ("IF v_next_client <> '' THEN", "IF FALSE THEN"),
+    "handing on overtakes": ("ORDER BY n.serial LIMIT 1", "ORDER BY n.serial DESC LIMIT 1"),
+    "handing on lets in only one": ("AND (v_waiting = 1 OR v_weight = v_size) THEN", "THEN"),
     "who gave way is not told": ("IF v_client NOT IN ('', p_client) THEN", "IF FALSE THEN"),
 }
 
 
-QUICK = {"no tombstone", "overtaking", "an epoch twice", "company is not told", "nobody is called"}
+QUICK = {"no tombstone", "overtaking", "an epoch twice", "company is not told", "handing on calls nobody"}
 every_fault = [pytest.param(fault, marks=() if fault in QUICK else pytest.mark.long) for fault in FAULTS]
 
 

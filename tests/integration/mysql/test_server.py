@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import asyncmy
 import pytest
@@ -15,10 +17,12 @@ from aiodlock._core.line import Inside, LineId, Ticket, Waiting
 from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link
-from aiodlock.backends.mysql.queries import line_name, literal
+from aiodlock.backends.mysql.packets import Refusal, Result
+from aiodlock.backends.mysql.queries import line_name, literal, to_int
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import MariaDBServer
+from aiodlock.testing.servers.tls import make_certificates
 from tests.acceptance import acceptance
 from tests.integration.mysql.conftest import Admin, Client
 
@@ -212,19 +216,62 @@ async def test_a_reply_never_reaches_another_call(proxy: FaultProxy, server: Mar
         assert connection._result.rows == (("second",),)
 
 
-async def test_a_driver_that_loses_its_place_loses_its_connection(client: Client, ticket: Make) -> None:
+async def test_a_reader_that_loses_its_place_loses_its_connection(client: Client, ticket: Make) -> None:
     """Whatever it raises, the verb fails, the next connection is a new one, and nobody waits for ever."""
 
-    async def confused() -> None:
+    def confused(data: bytes) -> list[Result | Refusal]:
         raise IndexError("packet out of order")
 
     link = client.backend._node._link
     assert link
-    link._connection.next_result = confused
+    link._reader.feed = confused  # type: ignore[method-assign]
     with pytest.raises(BackendUnavailableError, match="out of order"):
         await client.backend.join(ticket())
     await client.reconnected.wait()
     assert isinstance(await client.backend.join(ticket()), Inside | Waiting)
+
+
+async def test_an_answer_that_cannot_be_read_fails_its_verb(client: Client, ticket: Make) -> None:
+    """The caller hears it, nobody waits for ever, and the connection goes on."""
+    with pytest.raises(BackendDataError, match="does not know"):
+        await client.backend._node.send("DO 0", to_int)
+    assert isinstance(await client.backend.join(ticket()), Inside)
+    assert client.backend._node.via == 1
+
+
+async def test_a_connection_lost_while_it_is_greeted_is_not_used(client: Client, ticket: Make) -> None:
+    """The end comes together with the last answer: another connection is made."""
+    node, lost = client.backend._node, list[Link]()
+    greet = node._greet
+
+    async def greeted_and_lost(link: Link) -> None:
+        await greet(link)
+        if not lost:
+            lost.append(link)
+            link.abort("in that moment")
+
+    node._greet = greeted_and_lost
+    assert node._link
+    node._link.abort("to begin with")
+    async with asyncio.timeout(10):
+        await client.reconnected.wait()
+    assert isinstance(await client.backend.join(ticket()), Inside)
+    assert node._link not in (None, *lost)
+
+
+async def test_the_end_of_the_listening_connection_is_no_loose_error(client: Client) -> None:
+    """It waits and has asked for its mail: both end, and the loop is told of no error that nobody heard."""
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    link = client.backend._bell._link
+    assert link
+    link._transport.abort()
+    async with asyncio.timeout(10):
+        while client.backend._bell._link in (link, None):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert told == []
 
 
 async def test_what_is_over_is_cleared_away(client: Client, admin: Admin, ticket: Make) -> None:
@@ -308,6 +355,26 @@ async def test_a_server_without_tls_is_not_spoken_to_in_clear(server: MariaDBSer
     backend = MySQLBackend.from_url(server.url.replace("mysql://", "mysqls://"), unverified=True)
     with pytest.raises(BackendUnavailableError, match="SSL"):
         await backend.open(lambda call: None)
+
+
+async def test_over_tls_everything_goes_on_as_in_clear(tmp_path: Path) -> None:
+    """The driver begins it, and the stream is ours then: verbs, and a call to the one who waits."""
+    make_certificates(tmp_path)
+    files = (f"--ssl-cert={tmp_path / 'server.crt'}", f"--ssl-key={tmp_path / 'server.key'}")
+    with MariaDBServer(arguments=files) as own:
+        url = own.url.replace("mysql://", "mysqls://") + f"?ca={tmp_path / 'ca.crt'}"
+        async with aiodlock.connect(url) as mine, aiodlock.connect(url) as other:
+            async with mine.lock("wrapped") as hold:
+                waiting = asyncio.create_task(other.lock("wrapped", wait=10).acquire())
+                while len([row async for row in mine.inspect("wrapped")]) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            later = await waiting
+            assert later.fence > hold.fence
+            await later.release()
+        link = await Link.open(Address.from_url(url))
+        ((_, cipher),) = (await link.ask("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))[0]
+        assert cipher
+        await link.aclose()
 
 
 @pytest.mark.parametrize(

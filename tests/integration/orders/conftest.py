@@ -73,8 +73,9 @@ class Shop:
 
 
 @pytest.fixture
-async def shop(redis: RedisServer) -> AsyncIterator[Shop]:
-    async with aiodlock.connect(redis.url) as locks:
+async def shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+    """A shop whose stock is on Redis, or where the test's parameter says."""
+    async with aiodlock.connect(request.getfixturevalue(getattr(request, "param", "redis")).url) as locks:
         yield Shop(locks.stock(f"stock-{next(_numbers)}", segments=3, outbox=True))
 
 

@@ -49,6 +49,7 @@ async def read(kafka: KafkaServer, topic: str, count: int) -> list[bytes]:
     return values
 
 
+@pytest.mark.parametrize("shop", ["redis", "mariadb"], indirect=True)
 async def test_every_accepted_order_is_one_row(
     kafka: KafkaServer, mariadb: MariaDBServer, shop: Shop, topic: str
 ) -> None:

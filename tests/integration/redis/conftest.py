@@ -1,38 +1,32 @@
-"""One server for all tests of this folder, clients that remember what they were told, a fresh key per test."""
+"""One server for all tests of this folder, and clients that remember what they were told."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 
 import aiodlock
 from aiodlock import LockClient
-from aiodlock._core.line import Answer, Call, LineId, Reconnected, Ticket, TicketId
+from aiodlock._core.line import Answer, Call, LineId, Ticket
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.scripts import command
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisReplica, RedisServer, require
+from tests.integration.told import Told, kept_open
 
-_ids = itertools.count(1)
 
+class Client(Told):
+    """A client of the server."""
 
-class Client:
-    """A backend, and the calls it got."""
+    backend: RedisBackend
 
     def __init__(self, backend: RedisBackend) -> None:
+        super().__init__()
         self.backend = backend
-        self.calls: list[Call] = []
-        self.reconnected = asyncio.Event()
-
-    def on_call(self, call: Call) -> None:
-        self.calls.append(call)
-        if isinstance(call, Reconnected):
-            self.reconnected.set()
 
     async def told(self) -> list[Call]:
         """Return what this client was told since it was last asked, whoever caused it."""
@@ -69,14 +63,8 @@ async def until(is_so: Callable[[], bool], *, within: float = 20.0) -> None:
             await asyncio.sleep(0.005)
 
 
-@asynccontextmanager
-async def opened(url: str, **settings: Any) -> AsyncIterator[Client]:
-    client = Client(RedisBackend.from_url(url, **settings))
-    await client.backend.open(client.on_call)
-    try:
-        yield client
-    finally:
-        await client.backend.aclose()
+def opened(url: str, **settings: Any) -> AbstractAsyncContextManager[Client]:
+    return kept_open(Client(RedisBackend.from_url(url, **settings)))
 
 
 @pytest.fixture(scope="session")
@@ -94,38 +82,6 @@ async def connect(server: RedisServer) -> AsyncIterator[Callable[..., Awaitable[
             return await stack.enter_async_context(opened(url, **settings))
 
         yield connect
-
-
-@pytest.fixture
-async def client(connect: Callable[..., Awaitable[Client]]) -> Client:
-    return await connect()
-
-
-@pytest.fixture
-async def other(connect: Callable[..., Awaitable[Client]]) -> Client:
-    return await connect()
-
-
-@pytest.fixture
-def proxy(server: RedisServer) -> Iterator[FaultProxy]:
-    with FaultProxy(server.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def line(request: pytest.FixtureRequest) -> LineId:
-    return LineId("lock", f"{request.function.__name__}-{next(_ids)}")
-
-
-@pytest.fixture
-def ticket(line: LineId) -> Callable[..., Ticket]:
-    """Make tickets of this test's line; the owner is named after the id."""
-
-    def make(name: str = "", **facts: Any) -> Ticket:
-        name = name or f"t{next(_ids)}"
-        return Ticket(facts.pop("line", line), TicketId(name), **{"owner": f"owner of {name}", **facts})
-
-    return make
 
 
 # --- a master and its replica -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@
 
 -- part: begin
 -- Roll back whatever fails, lock the line's row, read the clock behind the lock, and clear away the dead in bounded steps.
-    DECLARE v_size, v_used, v_inside, v_waiting, v_serial, v_last, v_soonest, v_graves, v_kept BIGINT;
+    DECLARE v_size, v_used, v_inside, v_waiting, v_serial, v_last, v_soonest, v_graves, v_kept, v_is_lone BIGINT;
     DECLARE v_before, v_now, v_first, v_steps, v_first_weight, v_first_ends BIGINT DEFAULT 0;
     DECLARE v_state, v_weight, v_own_serial, v_epoch, v_ends BIGINT;
     DECLARE v_calls, v_called_epoch BIGINT DEFAULT 0;
@@ -21,12 +21,23 @@
     DECLARE v_bells MEDIUMBLOB;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
     START TRANSACTION;
-    SELECT size, used, inside, waiting, serial, last, soonest, graves, kept
-      INTO v_size, v_used, v_inside, v_waiting, v_serial, v_last, v_soonest, v_graves, v_kept
-      FROM aiodlock_lines WHERE line = p_line FOR UPDATE;
+    -- include read
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     -- include sweep
     SET v_before = v_last;
+
+-- part: read
+-- Lock the line's row. A lone ticket gets a row of its own: it has company now, or is not as it was.
+    SELECT size, used, inside, waiting, serial, last, soonest, graves, kept, lone <> ''
+      INTO v_size, v_used, v_inside, v_waiting, v_serial, v_last, v_soonest, v_graves, v_kept, v_is_lone
+      FROM aiodlock_lines WHERE line = p_line FOR UPDATE;
+    IF v_is_lone THEN
+        SET v_serial = v_serial + 1, v_is_lone = 0;
+        INSERT INTO aiodlock_tickets (line, id, state, weight, serial, epoch, since, ends, client, owner)
+        SELECT line, lone, 1, used, v_serial, last, lone_since, soonest, lone_client, lone_owner
+          FROM aiodlock_lines WHERE line = p_line;
+        UPDATE aiodlock_lines SET lone = '', serial = v_serial WHERE line = p_line;
+    END IF;
 
 -- part: sweep
 -- The dead become tombstones for a minute: to their own join they are expired, not unknown.
@@ -46,9 +57,7 @@
     IF v_size IS NULL THEN
         INSERT INTO aiodlock_lines (line, size, soonest, kept)
         VALUES (p_line, 1, 9000000000000000, 0) ON DUPLICATE KEY UPDATE line = p_line;
-        SELECT size, used, inside, waiting, serial, last, soonest, graves, kept
-          INTO v_size, v_used, v_inside, v_waiting, v_serial, v_last, v_soonest, v_graves, v_kept
-          FROM aiodlock_lines WHERE line = p_line FOR UPDATE;
+        -- include read
         -- include sweep
         SET v_before = v_last;
     END IF;
@@ -130,33 +139,29 @@ CREATE PROCEDURE aiodlock_join(
 SQL SECURITY INVOKER
 join_line: BEGIN
     DECLARE v_at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-    DECLARE v_epoch BIGINT;
-    DECLARE v_is_new_line TINYINT DEFAULT 0;
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    -- Nobody here, and nothing remembered of anybody: the same as below, at half the price.
-    START TRANSACTION;
+    -- Nobody here, and nothing remembered of anybody: one statement, which is its own transaction.
     UPDATE aiodlock_lines
        SET size = p_size, used = p_weight, inside = 1, soonest = v_at + p_ttl,
-           last = LAST_INSERT_ID(GREATEST(last + 1, v_at DIV 16))
+           last = LAST_INSERT_ID(GREATEST(last + 1, v_at DIV 16)),
+           lone = p_id, lone_since = v_at, lone_client = p_client, lone_owner = p_owner
      WHERE line = p_line AND inside = 0 AND waiting = 0 AND graves = 0 AND kept >= v_at + p_ttl + 60000000
        AND p_weight <= p_size;
     IF ROW_COUNT() = 1 THEN
-        SET v_epoch = LAST_INSERT_ID();
-    ELSEIF p_weight <= p_size THEN
-        INSERT IGNORE INTO aiodlock_lines (line, size, used, inside, last, soonest, kept)
-        VALUES (p_line, p_size, p_weight, 1, v_at DIV 16, v_at + p_ttl, v_at + p_ttl + 120000000);
-        IF ROW_COUNT() = 1 THEN SET v_epoch = v_at DIV 16, v_is_new_line = 1; END IF;
-    END IF;
-    IF v_epoch IS NOT NULL THEN
-        INSERT INTO aiodlock_tickets (line, id, state, weight, serial, epoch, since, ends, client, owner)
-        VALUES (p_line, p_id, 1, p_weight, 0, v_epoch, v_at, v_at + p_ttl, p_client, p_owner);
-        COMMIT;
-        SELECT CONCAT_WS(' ', 'inside', v_epoch, p_ttl, 0, p_size), NULL;
-        -- Each new line pays for clearing away two old ones; some pay for all, because looking costs as well.
-        IF v_is_new_line AND v_epoch MOD 16 = 0 THEN CALL aiodlock_forget(32); END IF;
+        SELECT CONCAT_WS(' ', 'inside', LAST_INSERT_ID(), p_ttl, 0, p_size), NULL;
         LEAVE join_line;
     END IF;
-    ROLLBACK;
+    IF p_weight <= p_size THEN
+        INSERT IGNORE INTO aiodlock_lines
+            (line, size, used, inside, last, soonest, kept, lone, lone_since, lone_client, lone_owner)
+        VALUES (p_line, p_size, p_weight, 1, v_at DIV 16, v_at + p_ttl, v_at + p_ttl + 120000000,
+                p_id, v_at, p_client, p_owner);
+        IF ROW_COUNT() = 1 THEN
+            SELECT CONCAT_WS(' ', 'inside', v_at DIV 16, p_ttl, 0, p_size), NULL;
+            -- Each new line pays for clearing away two old ones; some pay for all, because looking costs as well.
+            IF v_at DIV 16 MOD 16 = 0 THEN CALL aiodlock_forget(32); END IF;
+            LEAVE join_line;
+        END IF;
+    END IF;
     CALL aiodlock_stand(
         p_line, p_id, p_queue, p_instead_of, p_weight, p_size, p_ttl, p_life, p_client, p_owner, p_most);
 END
@@ -253,14 +258,35 @@ CREATE PROCEDURE aiodlock_leave(
     IN p_line VARBINARY(320), IN p_instead_of VARBINARY(128), IN p_bury BIGINT, IN p_client VARBINARY(16))
 SQL SECURITY INVOKER
 leave_line: BEGIN
+    DECLARE v_now, v_size, v_last, v_soonest, v_waiting, v_weight, v_ear BIGINT;
+    DECLARE v_next VARBINARY(128);
+    DECLARE v_next_client VARBINARY(16);
+    DECLARE CONTINUE HANDLER FOR 1094, 1095 BEGIN END; -- as in aiodlock_ring
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    -- Alone inside, and nobody waits: the same as below, at half the price.
+    -- Alone: one statement, which is its own transaction.
+    UPDATE aiodlock_lines SET used = 0, inside = 0, lone = ''
+     WHERE line = p_line AND lone = p_instead_of AND lone_client = p_client AND p_bury = 0;
+    IF ROW_COUNT() = 1 THEN LEAVE leave_line; END IF;
+    -- One inside hands on to the first of those who wait, no other fits, and nobody's life has ended: few statements.
     START TRANSACTION;
-    UPDATE aiodlock_lines SET used = 0, inside = 0 WHERE line = p_line AND inside = 1 AND waiting = 0 AND p_bury = 0;
-    IF ROW_COUNT() = 1 THEN
+    SELECT l.size, l.last, l.soonest, l.waiting, n.id, n.weight, n.client
+      INTO v_size, v_last, v_soonest, v_waiting, v_next, v_weight, v_next_client
+      FROM aiodlock_lines AS l JOIN aiodlock_tickets AS n FORCE INDEX (in_order) ON n.line = l.line AND n.state = 0
+     WHERE l.line = p_line AND l.inside = 1 AND p_bury = 0 ORDER BY n.serial LIMIT 1 FOR UPDATE;
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    IF v_soonest > v_now AND (v_waiting = 1 OR v_weight = v_size) THEN
         DELETE FROM aiodlock_tickets WHERE line = p_line AND id = p_instead_of AND state = 1 AND client = p_client;
         IF ROW_COUNT() = 1 THEN
+            SET v_last = GREATEST(v_last + 1, v_now DIV 16);
+            UPDATE aiodlock_tickets SET state = 1, epoch = v_last WHERE line = p_line AND id = v_next;
+            UPDATE aiodlock_lines SET used = v_weight, waiting = v_waiting - 1, last = v_last WHERE line = p_line;
+            IF v_next_client <> '' THEN
+                INSERT INTO aiodlock_mail (client, word, line, ticket, epoch, company, reason, ends)
+                VALUES (v_next_client, 'I', p_line, v_next, v_last, v_waiting > 1, '', v_now + 60000000);
+            END IF;
             COMMIT;
+            SET v_ear = IS_USED_LOCK(CONCAT('aiodlock:bell:', v_next_client));
+            IF v_ear IS NOT NULL THEN KILL QUERY v_ear; END IF;
             LEAVE leave_line;
         END IF;
     END IF;
@@ -444,8 +470,13 @@ CREATE PROCEDURE aiodlock_inspect(IN p_from VARBINARY(320), IN p_to VARBINARY(32
 SQL SECURITY INVOKER
 BEGIN
     DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-    SELECT line, id, state, owner, weight, v_now - since, ends - v_now, epoch FROM aiodlock_tickets
-     WHERE line BETWEEN p_from AND p_to AND state IN (0, 1) AND ends > v_now ORDER BY line, state DESC, serial;
+    SELECT line, id, state, owner, weight, v_now - since, ends - v_now, epoch
+      FROM (SELECT line, id, state, owner, weight, since, ends, epoch, serial FROM aiodlock_tickets
+             WHERE line BETWEEN p_from AND p_to AND state IN (0, 1)
+             UNION ALL
+            SELECT line, lone, 1, lone_owner, used, lone_since, soonest, last, 0 FROM aiodlock_lines
+             WHERE line BETWEEN p_from AND p_to AND lone <> '') AS tickets
+     WHERE ends > v_now ORDER BY line, state DESC, serial;
 END
 
 -- name: take

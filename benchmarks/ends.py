@@ -1,0 +1,101 @@
+"""How long after a holder's end is the next one inside? ``python -m benchmarks.ends mysql`` (or redis, zookeeper).
+
+Killed or paused: counted from the end of its lease, as the server tells it just before. Closed (``aclose()``) or sent
+SIGTERM, with a clean exit: counted from that moment. The one who waits is in this process, the holder in another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import aiodlock
+from aiodlock import LockClient
+from aiodlock.testing.history import Recorder
+from aiodlock.testing.processes import Worker
+from aiodlock.testing.servers import MariaDBServer, RedisServer, ZooKeeperServer
+
+__all__ = ["hold", "main"]
+
+_FLOOR = 0.2  # seconds
+_TTL = {"mysql": 1.5, "redis": 1.5, "zookeeper": 4.0}  # a session of ZooKeeper is no shorter
+_SERVERS: Mapping[str, Callable[[], MariaDBServer | RedisServer | ZooKeeperServer]] = {
+    "mysql": MariaDBServer,
+    "redis": RedisServer,
+    "zookeeper": ZooKeeperServer,
+}
+_FATES = ("killed", "paused", "closed", "SIGTERM")
+
+
+async def hold(record: Recorder, *, url: str, key: str, ttl: float, closes: bool) -> None:
+    """Hold *key* until SIGTERM; with *closes* another task then closes the client, otherwise the block is left."""
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    async with aiodlock.connect(url, name=record.who) as locks:
+        closing = asyncio.create_task(_close_when(told, locks)) if closes else None
+        with contextlib.suppress(aiodlock.LockLostError):
+            async with locks.lock(key, ttl=ttl):
+                record("inside")
+                await (asyncio.Event() if closes else told).wait()
+        if closing is not None:
+            await closing
+
+
+async def _close_when(told: asyncio.Event, locks: LockClient) -> None:
+    await told.wait()
+    await locks.aclose()
+
+
+async def _next_in_after(fate: str, url: str, locks: LockClient, key: str, ttl: float) -> float:
+    """Return the seconds from the holder's end to the next one's entry."""
+    worker = Worker("benchmarks.ends:hold", who="holder", url=url, key=key, ttl=ttl, closes=fate == "closed")
+    with worker:
+        await asyncio.to_thread(worker.await_event, "inside", within=30)
+        waiting = asyncio.create_task(locks.lock(key, ttl=ttl).acquire())
+        await asyncio.sleep(1.3 * ttl)  # past the first renewal
+        end = time.monotonic()
+        if fate in ("killed", "paused"):
+            rows = [row async for row in locks.inspect(key) if row.inside]
+            end = time.monotonic() + rows[0].remaining
+            (worker.kill if fate == "killed" else worker.pause)()
+        else:
+            os.kill(worker.pid, signal.SIGTERM)
+        held = await waiting
+        entered = time.monotonic()
+        await held.release()
+    return entered - end
+
+
+async def _measure(kind: str, rounds: int) -> bool:
+    is_kept = True
+    with _SERVERS[kind]() as server:
+        async with aiodlock.connect(server.url, name="next") as locks:
+            for fate in _FATES:
+                took = [
+                    await _next_in_after(fate, server.url, locks, f"{fate}-{number}", _TTL[kind])
+                    for number in range(rounds)
+                ]
+                is_kept = is_kept and statistics.median(took) <= _FLOOR
+                since = "the end of the lease" if fate in ("killed", "paused") else "the signal"
+                print(f"{fate:8} next in {statistics.median(took):6.3f} s after {since} (most {max(took):.3f})")
+    return is_kept
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ends", description=__doc__)
+    parser.add_argument("backend", choices=sorted(_SERVERS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--check", action="store_true", help=f"fail if a median is above {_FLOOR:g} s")
+    options = parser.parse_args()
+    is_kept = asyncio.run(_measure(options.backend, options.rounds))
+    return 1 if options.check and not is_kept else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

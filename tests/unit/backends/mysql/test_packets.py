@@ -1,0 +1,90 @@
+"""The server's packets, cut at every byte, give the same results; what is out of step is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiodlock.backends.mysql.packets import OutOfStepError, Reader, Refusal, Result, command
+
+MORE, LAST = b"\x08\x00", b"\x00\x00"
+NUMBER, BLOB, TEXT = 8, 252, 253
+
+
+def packets(*payloads: bytes) -> bytes:
+    return b"".join(
+        len(payload).to_bytes(3, "little") + bytes([number]) + payload for number, payload in enumerate(payloads, 1)
+    )
+
+
+def column(kind: int, charset: int = 63) -> bytes:
+    tail = charset.to_bytes(2, "little") + bytes(4) + bytes([kind]) + bytes(5)
+    return b"\x03def\x00\x00\x00\x01a\x00\x0c" + tail
+
+
+def text(*values: bytes | None) -> bytes:
+    return b"".join(b"\xfb" if value is None else _length(len(value)) + value for value in values)
+
+
+def _length(count: int) -> bytes:
+    return bytes([count]) if count < 251 else b"\xfc" + count.to_bytes(2, "little")
+
+
+OK = b"\x00\x01\xfc\x10\x27"  # one row touched, number 10,000 made; the status follows
+LONG = b"x" * 300
+TABLE = (b"\x03", column(NUMBER), column(BLOB), column(TEXT, 45))
+ROWS = (text(b"-7", None, "ü".encode()), text(b"12", LONG, b""))
+FOUND = [(-7, None, "ü"), (12, LONG, "")]
+
+STREAMS = {
+    "done": (True, (OK + LAST + b"\x00\x00",), [Result(None, True)]),
+    "a call": (
+        True,
+        (*TABLE, b"\xfe\x00\x00" + MORE, *ROWS, b"\xfe\x00\x00" + MORE, OK + LAST),
+        [Result(FOUND, False), Result(None, True)],
+    ),
+    "without packets between": (
+        False,
+        (*TABLE, *ROWS, b"\xfe\x00\x00" + MORE + b"\x00\x00", OK + LAST),
+        [Result(FOUND, False), Result(None, True)],
+    ),
+    "no rows": (True, (*TABLE, b"\xfe\x00\x00" + LAST, b"\xfe\x00\x00" + LAST), [Result([], True)]),
+    "refused": (True, (b"\xff\xbd\x04#40001deadlock",), [Refusal(1213, "deadlock")]),
+    "refused among rows": (
+        True,
+        (*TABLE, b"\xfe\x00\x00" + LAST, ROWS[0], b"\xff\x25\x05#70100ended"),
+        [Refusal(1317, "ended")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_cut_anywhere_says_the_same(name: str) -> None:
+    """And what follows it begins anew."""
+    has_eof, payloads, expected = STREAMS[name]
+    stream = packets(*payloads)
+    for at in range(len(stream)):
+        reader = Reader(has_eof=has_eof)
+        assert reader.feed(stream[:at]) + reader.feed(stream[at:]) == expected
+        assert reader.feed(stream) == expected
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        packets(OK + LAST).replace(b"\x00\x00\x01", b"\x00\x00\x02", 1),
+        packets(b"\xfbfile"),
+        packets(b""),
+        packets(b"\x01", column(NUMBER), b"\xfe\x00\x00" + LAST, b"\x05123"),
+    ],
+)
+def test_what_is_no_answer_is_an_error(stream: bytes) -> None:
+    """A wrong number, a file asked for, nothing at all, a row that is cut short."""
+    reader = Reader(has_eof=True)
+    with pytest.raises((OutOfStepError, IndexError)):
+        reader.feed(stream)
+
+
+def test_a_statement_is_one_packet() -> None:
+    assert command("DO 0") == b"\x05\x00\x00\x00\x03DO 0"
+    with pytest.raises(ValueError, match="do not fit"):
+        command("x" * 2**24)
