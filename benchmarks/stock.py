@@ -3,7 +3,8 @@
 10,000 articles, 20,000 buyers, 1,000 at a time, one process, a Redis of its own. Rounds are interleaved, and ratios are
 formed within a round; beside them stands the ratio by CPU time of this process. The rival of `stock.take` is a script
 per order that decrements a number, through redis-py: it knows no orders, so a lost reply costs it an article. The rival
-of the sale under locks is redis-py's Lock.
+of the sale under locks is redis-py's Lock. With ``--on mysql`` the server is a MariaDB, and the rival an UPDATE per
+order that is guarded (`WHERE rest >= 1`), through asyncmy: it knows no orders either.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import asyncmy
 from redis.asyncio import Redis
 
 import aiodlock
+from aiodlock.backends.mysql.address import Address
 from aiodlock.inventory import LockedSale
-from aiodlock.testing.servers import RedisServer
+from aiodlock.testing.servers import MariaDBServer, RedisServer
 from benchmarks.core import Check, verdict
 from benchmarks.figures import Spread
 from benchmarks.report import number, table
@@ -35,6 +38,7 @@ __all__ = ["main", "rounds"]
 _DECREMENT = "if tonumber(redis.call('GET', KEYS[1])) > 0 then redis.call('DECR', KEYS[1]) return 1 end return 0"
 _SEGMENTS = 10  # of the sale under locks
 _SALES = 9  # at most, in one round of one way
+_POOL = 32  # connections of the guarded UPDATE: more of them are slower
 _keys = map("bench-{}".format, itertools.count(1))
 
 Buy = Callable[[str], Awaitable[bool | None]]  # None: not served in time
@@ -123,6 +127,26 @@ async def decrement(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
         yield buy
 
 
+@asynccontextmanager
+async def guarded_update(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
+    """Sell by a guarded UPDATE per order through asyncmy."""
+    at, shelf = Address.from_url(url), next(_keys).replace("-", "_")
+    where = {"host": at.host, "port": at.port, "user": at.credentials()[0], "db": at.database}
+    async with asyncmy.create_pool(**where, minsize=_POOL, maxsize=_POOL, autocommit=True) as pool:
+
+        async def run(statement: str) -> int:
+            async with pool.acquire() as connection, connection.cursor() as cursor:
+                return int(await cursor.execute(statement))
+
+        await run(f"CREATE TABLE {shelf} (id INT PRIMARY KEY, rest INT NOT NULL)")
+        await run(f"INSERT INTO {shelf} VALUES (1, {crowd.stock})")
+
+        async def buy(buyer: str) -> bool:
+            return bool(await run(f"UPDATE {shelf} SET rest = rest - 1 WHERE id = 1 AND rest >= 1"))
+
+        yield buy
+
+
 class Shelf:
     """Stock in the shop's own hands: reading and writing cost a round trip each, the same for every lock."""
 
@@ -170,6 +194,7 @@ async def under_their_locks(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
 
 
 Way = Callable[[str, Crowd], AbstractAsyncContextManager[Buy]]
+Ratios = Sequence[tuple[str, str, float | None]]  # ours, theirs, the floor; none: it is only told
 WAYS: dict[str, Way] = {
     "script through redis-py": decrement,
     "take, 1 segment": partial(take, segments=1),
@@ -179,13 +204,28 @@ WAYS: dict[str, Way] = {
     "one lock": partial(under_locks, segments=1),
     "locks": partial(under_locks, segments=_SEGMENTS),
 }
-RATIOS = (
+RATIOS: Ratios = (
     ("take, 1 segment", "script through redis-py", 12.0),
     ("take, 16 segments", "script through redis-py", 12.0),
     ("take, 100 segments", "take, 1 segment", 0.3),
     ("locks", "redis-py Lock", 300.0),
     ("locks", "one lock", 2.0),
 )
+ON_MYSQL: dict[str, Way] = {
+    "UPDATE through asyncmy": guarded_update,
+    "take, 1 segment": partial(take, segments=1),
+    "take, 16 segments": partial(take, segments=16),
+    "take, 100 segments": partial(take, segments=100),
+}
+MYSQL_RATIOS: Ratios = (
+    ("take, 1 segment", "UPDATE through asyncmy", None),
+    ("take, 16 segments", "UPDATE through asyncmy", None),
+    ("take, 100 segments", "take, 1 segment", None),
+)
+SERVERS: dict[str, tuple[type[RedisServer] | type[MariaDBServer], dict[str, Way], Ratios]] = {
+    "redis": (RedisServer, WAYS, RATIOS),
+    "mysql": (MariaDBServer, ON_MYSQL, MYSQL_RATIOS),
+}
 
 
 async def _several(way: Way, url: str, crowd: Crowd) -> Sold:
@@ -201,23 +241,28 @@ async def _several(way: Way, url: str, crowd: Crowd) -> Sold:
     return Sold(rate, cpu, sum(sold.oversold for sold in sales), sum(sold.unsold for sold in sales))
 
 
-async def rounds(count: int, crowd: Crowd) -> list[Check]:
+async def rounds(count: int, crowd: Crowd, *, on: str = "redis") -> list[Check]:
     """Run every way so many times, and hold the ratios against their floors."""
-    found: dict[str, list[Sold]] = {way: [] for way in WAYS}
-    with RedisServer() as server:
+    kind, ways, ratios = SERVERS[on]
+    found: dict[str, list[Sold]] = {way: [] for way in ways}
+    with kind() as server:
         for turn in range(count):
-            for name, way in list(WAYS.items())[:: 1 if turn % 2 else -1]:
+            for name, way in list(ways.items())[:: 1 if turn % 2 else -1]:
                 found[name].append(await _several(way, server.url, crowd))
-    ratios = [_ratio(found, *ratio) for ratio in RATIOS]
-    ours = [sold for name, sales in found.items() if "redis-py" not in name for sold in sales]
+    ours = [
+        sold
+        for name, sales in found.items()
+        if not name.endswith(("redis-py", "redis-py Lock", "asyncmy"))
+        for sold in sales
+    ]
     return [
-        *ratios,
+        *(_ratio(found, *ratio) for ratio in ratios),
         Check("oversold, all rounds of ours", sum(sold.oversold for sold in ours), most=0),
         Check("unsold, all rounds of ours", sum(sold.unsold for sold in ours), most=0),
     ]
 
 
-def _ratio(found: dict[str, list[Sold]], ours: str, theirs: str, floor: float) -> Check:
+def _ratio(found: dict[str, list[Sold]], ours: str, theirs: str, floor: float | None) -> Check:
     pairs = list(zip(found[ours], found[theirs], strict=True))
     ratio = Spread.of([one.per_second / other.per_second for one, other in pairs])
     rates = [Spread.of([sold.per_second for sold in found[name]]).median for name in (ours, theirs)]
@@ -231,10 +276,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and with ``--check`` fail if a floor is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stock", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--on", choices=SERVERS, default="redis", help="where the stock is")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a floor is missed")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    checks = asyncio.run(rounds(options.rounds, Crowd()))
+    checks = asyncio.run(rounds(options.rounds, Crowd(), on=options.on))
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(check) for check in checks], indent=1) + "\n")
     rows = [[check.name, number(check.value), check.spread, check.floor, verdict(check)] for check in checks]

@@ -28,6 +28,11 @@ async def buy(request: web.Request) -> web.Response:
     return web.json_response({"sold": isinstance(sale, aiodlock.Taken)})
 
 
+app = web.Application()
+app.cleanup_ctx.append(with_stock)
+app.router.add_post("/buy", buy)
+
+
 async def customer(shop: aiohttp.ClientSession, number: int, *, patience: float) -> bool:
     """Order, hang up after a while, and ask again: the order is the same."""
     wish = {"buyer": f"b-{number}", "order": f"order-{number}"}
@@ -41,18 +46,14 @@ async def customer(shop: aiohttp.ClientSession, number: int, *, patience: float)
 
 
 async def main() -> None:
-    app = web.Application()
-    app.cleanup_ctx.append(with_stock)
-    app.router.add_post("/buy", buy)
     runner = web.AppRunner(app, handler_cancellation=True)  # a customer who hangs up cancels the handler
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as shop:
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as shop:
         sold = await asyncio.gather(*(customer(shop, n, patience=0.001 * (1 + n % 50)) for n in range(250)))
     print(f"sold: {sum(sold)}")
     await runner.cleanup()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

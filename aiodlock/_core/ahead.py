@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiodlock._core.ownership import COMING, HELD
 
 if TYPE_CHECKING:
-    from aiodlock._core.cohort import Cohort, Waiter
+    from aiodlock._core.cohort import Cohort
     from aiodlock._core.hold import Hold
     from aiodlock._core.place import Place
 
-__all__ = ["Ahead", "Fixed"]
+__all__ = ["Ahead", "Fixed", "Waiter"]
 
 _MOST = 15  # behind the first: more would hardly be faster
 _LONG = 0.001  # seconds that the sections of one step may take together: others want the loop too
 _PAUSE = 128  # hand-offs without another attempt after somebody was too early
+
+
+Waiter: TypeAlias = "asyncio.Future[Hold | None]"  # None: not now (a try), or not in time
 
 
 class Fixed(asyncio.Future["Hold | None"]):

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from aiodlock._core.ahead import Ahead
+from aiodlock._core.ahead import Waiter
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import GoneWhy, LineId, Ticket, waiting_life
 from aiodlock._core.ownership import COMING, LEASE_ENDED, RELEASED
 from aiodlock._core.place import INSIDE, Place
-from aiodlock.clock import Timer
-from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, LockError, TooManyWaitersError
+from aiodlock._core.retries import Retries
+from aiodlock._core.waiters import Waiters
+from aiodlock.errors import BackendUnavailableError, LockError, TooManyWaitersError
 from aiodlock.events import HoldRevoked, SizeDiffered
 from aiodlock.policy import Policy, Poll, Push, Retry
 
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from aiodlock._core.combine import Combiner
     from aiodlock._core.engine import Engine
 
-__all__ = ["Cohort", "Shape", "Waiter"]
-
-Waiter: TypeAlias = "asyncio.Future[Hold | None]"  # None: not now (a try), or not in time
+__all__ = ["Cohort", "Shape"]
 
 
 class Shape(NamedTuple):
@@ -44,11 +42,11 @@ class Shape(NamedTuple):
     hold: type[Hold] = Hold
 
 
-class Cohort:
+class Cohort(Waiters):
     """Local tasks in one line with one weight and policy, and the tickets they share: at most `most` at a time."""
 
     def __init__(self, engine: Engine, line: LineId, *, shape: Shape, policy: Policy) -> None:
-        self.engine = engine
+        super().__init__(engine)
         self.line = line
         self.shape = shape
         self.policy = policy
@@ -57,29 +55,18 @@ class Cohort:
         self.most = self._at_most(shape.size)
         self.renews = policy.renew
         self._linger = policy.linger
-        self.wakes_ahead = self.most == 1 and not isinstance(policy.waiting, Retry)  # who retries is counted
         self.waiting_life = waiting_life(policy.ttl)
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
         self.key: tuple[object, ...] = ()  # the engine's
         self.retired = False
-        self.waiters: deque[Waiter] = deque()
-        self.ahead = Ahead()
-        self._coming = self.ahead.coming  # before all waiters
-        self.dead = 0  # waiters that gave up and are still in the deque
-        self.tries: deque[Waiter] = deque()
         self.standing: dict[Place, None] = {}
         self.inside: dict[Place, None] = {}
         self.open: list[Place] = []  # inside, and free for whoever comes
         self.runs: Combiner | None = None
         self.holder: str | None = None  # who was inside at the last answer, for error messages
-        self._tried: dict[Waiter, int] = {}  # tries of those who wait, where they never stand
-        self._retry_timer: Timer | None = None
-
-    @property
-    def live(self) -> int:
-        """How many local tasks wait."""
-        return len(self.waiters) - self.dead + len(self._coming)
+        self._retries = Retries(self, policy.waiting) if isinstance(policy.waiting, Retry) else None
+        self.wakes_ahead = self.most == 1 and self._retries is None  # who retries is counted
 
     # --- tasks come and go -------------------------------------------------------------------------------------
 
@@ -128,7 +115,7 @@ class Cohort:
         self.dead += 1
         self.engine.waiting -= 1
         if self.dead > 100 and self.dead > len(self.waiters) // 2:
-            self._forget_dead()
+            self.forget_dead()
         self.balance()
 
     def give_up_turn(self, own: Hold) -> None:
@@ -217,13 +204,13 @@ class Cohort:
         else:
             attempt.set_result(self._own(place, now))
         if self.tries:
-            self._answer_tries()
+            self.answer_tries()
         self.balance()
 
     def told_to_wait(self, holder: str | None) -> None:
         """Hear that a ticket of ours stands in line: whoever only tried goes away."""
         self.holder = holder
-        self._answer_tries()
+        self.answer_tries()
         self.balance()
 
     def refused(self, place: Place, why: GoneWhy, holder: str | None) -> None:
@@ -237,9 +224,9 @@ class Cohort:
             )
         elif why is GoneWhy.FULL:
             self.fail(lambda: TooManyWaitersError(key, f"the line of {key!r} is full: try later"))
-        self._answer_tries()
-        if why is GoneWhy.BUSY and isinstance(self.policy.waiting, Retry) and self.live:
-            self._plan_retry(self.policy.waiting)
+        self.answer_tries()
+        if why is GoneWhy.BUSY and self._retries is not None and self.live:
+            self._retries.count()
         else:
             self.balance()
 
@@ -335,7 +322,7 @@ class Cohort:
             self._rest()
             return
         wanted = self.wanted
-        while len(self.standing) < wanted and self._retry_timer is None:
+        while len(self.standing) < wanted and not (self._retries and self._retries.is_pausing):
             self._stand()
         while len(self.standing) > wanted:
             place, _ = self.standing.popitem()
@@ -353,19 +340,8 @@ class Cohort:
 
     def fail(self, error: Callable[[], Exception]) -> None:
         """Give everybody who waits an error of their own."""
-        self._forget_dead()
-        self.engine.waiting -= len(self.waiters) + len(self._coming)
-        for waiter in (*self.ahead.clear(), *self.waiters, *self.tries):
-            if not waiter.done():
-                waiter.set_exception(error())
-        self.waiters.clear()
-        self.tries.clear()
+        self.tell_all(error)
         self.balance()
-
-    def _forget_dead(self) -> None:
-        alive = deque(waiter for waiter in self.waiters if not waiter.done())
-        self.dead -= len(self.waiters) - len(alive)
-        self.waiters = alive
 
     def look_after(self, seconds: float) -> float:
         """Return how long to wait for a call before looking."""
@@ -401,22 +377,12 @@ class Cohort:
             return None
         return self._retire_place(place, now)
 
-    def next_waiter(self) -> Waiter | None:
-        """Take the first who still waits."""
-        while self.waiters:
-            waiter = self.waiters.popleft()
-            if not waiter.done():
-                self.engine.waiting -= 1
-                return waiter
-            self.dead -= 1
-        return None
-
     def _hand_out(self, place: Place, now: float) -> Hold:
         self.open.pop()  # it was the last
         return self._own(place, now)
 
     def _stand(self, *, instead_of: Place | None = None, after: Place | None = None) -> None:
-        queues = self.live > 0 and not isinstance(self.policy.waiting, Retry)
+        queues = self.live > 0 and self._retries is None
         place = Place(self, self._ticket(), queue=queues, instead_of=instead_of)
         self.standing[place] = None
         self.engine.places[place.ticket.id] = place
@@ -462,44 +428,14 @@ class Cohort:
         if place in self.open:
             self.open.remove(place)
 
-    def next_attempt(self) -> Waiter | None:
-        """Take the first who still tries."""
-        while self.tries:
-            if not (waiter := self.tries.popleft()).done():
-                return waiter
-        return None
-
-    def _answer_tries(self) -> None:
-        while (waiter := self.next_attempt()) is not None:
-            waiter.set_result(None)
-
-    def _plan_retry(self, retry: Retry) -> None:
-        """Count a try of everybody who waits, and let those go who had all of theirs."""
-        self._forget_dead()
-        self._tried = {waiter: self._tried.get(waiter, 0) + 1 for waiter in self.waiters}
-        waited = (retry.times - 1) * retry.interval
-        for waiter in [waiter for waiter, tries in self._tried.items() if tries >= retry.times]:
-            self.waiters.remove(waiter)
-            self.engine.waiting -= 1
-            waiter.set_exception(AcquireTimeoutError(self.line.key, waited=waited, holder=self.holder))
-        if self.waiters:
-            self._retry_timer = self.engine.clock.call_at(self.engine.now() + retry.interval, self._retry)
-        else:
-            self.balance()
-
-    def _retry(self) -> None:
-        self._retry_timer = None
-        self.balance()
-
     def retire(self) -> None:
         """Be used no more; whoever comes now asks for another."""
         if not self.retired:
             self.retired = True
             if self.dead:
-                self._forget_dead()
-            if self._retry_timer is not None:
-                self._retry_timer.cancel()
-                self._retry_timer = None
+                self.forget_dead()
+            if self._retries is not None:
+                self._retries.stop()
             self.engine.retire(self)
 
     def revive(self) -> None:

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from aiodlock._core.ahead import Fixed
-from aiodlock._core.cohort import Cohort, Waiter
+from aiodlock._core.ahead import Fixed, Waiter
+from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
 from aiodlock.errors import AiodlockError, ClientClosedError
 from aiodlock.policy import DEFAULT, Default

@@ -54,6 +54,7 @@ __all__ = ["Engine"]
 T = TypeVar("T")
 
 SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
+LONGEST_PAUSE = 1.0  # before a verb without an answer is sent again
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
 
 
@@ -191,7 +192,7 @@ class Engine:
             woken = self.loop.create_future()
             self.limit(woken, min(pause, left), None)
             await woken
-            pause = min(2 * pause, within / 6)
+            pause = min(2 * pause, within / 6, LONGEST_PAUSE)
 
     def measure(self, round_trip: float) -> None:
         """Learn how long a grant takes; a batch is four times that."""

@@ -82,11 +82,11 @@ class Ledger:
         return True
 
     def add(self, quantity: int, operation: str, now: float) -> bool:
-        """Add to an open sale, once per *operation*; return whether it is open."""
+        """Add to an open sale, once per *operation*; return whether it is there."""
         self._do_due(now)
         if self.is_open and operation not in self._operations:
             self._put_in(quantity, operation, now)
-        return self.is_open
+        return operation in self._operations
 
     def take(self, takes: Sequence[Take], now: float) -> list[Sale]:
         """Answer each order; those accepted are one entry of the outbox."""

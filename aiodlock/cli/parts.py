@@ -1,21 +1,27 @@
 """The parts of a sale that runs in several processes: shops, the relay, the writer. Each may be killed at any time.
 
-``python -m aiodlock.cli.parts ROLE SALE NUMBER``, where SALE is JSON; what a part has done it prints as JSON lines.
+Run as ``python -m aiodlock.cli.parts ROLE NUMBER``, with the sale as JSON on standard input; it prints JSON lines.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from aiodlock._core.stock import Taken
+from aiodlock.cli.course import bin_of
 from aiodlock.client import LockClient, connect
+from aiodlock.errors import BackendUnavailableError
 from aiodlock.inventory.stock import SegmentedStock
 
-__all__ = ["Sale", "main"]
+__all__ = ["UNAVAILABLE", "Sale", "main"]
+
+UNAVAILABLE = 75  # the status of a part whose server is not there: begin it again a little later
 
 _TELL_EVERY = 0.1
 
@@ -42,29 +48,31 @@ class Sale:
         """Return its stock."""
         return locks.stock(self.key, segments=self.segments, once_per_buyer=True, outbox=True, patience=60.0)
 
-    def encode(self) -> str:
+    def encode(self) -> bytes:
         """Return it as JSON."""
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self)).encode()
 
 
 async def _shop(sale: Sale, number: int) -> None:
     """Serve every n-th buyer. Killed and begun again it serves them all again: an order counts once."""
     buyers = iter(range(number, sale.buyers, sale.shops))
-    served = taken = 0
+    served, waits = 0, Counter[int]()
     async with connect(sale.backend) as locks:
         stock = sale.stock_of(locks)
 
         async def lane() -> None:
-            nonlocal served, taken
+            nonlocal served
             for buyer in buyers:
-                got = await stock.take(buyer=f"buyer-{buyer}", order=f"order-{buyer}")
+                asked = time.perf_counter()
+                await stock.take(buyer=f"buyer-{buyer}", order=f"order-{buyer}")
+                waits[bin_of(time.perf_counter() - asked)] += 1
                 served += 1
-                taken += isinstance(got, Taken)
 
         lanes = asyncio.gather(*(lane() for _ in range(max(1, sale.concurrency // sale.shops))))
         while not lanes.done():
             await asyncio.wait((lanes,), timeout=_TELL_EVERY)
-            _tell(served=served, taken=taken)
+            _tell(served=served, waits=waits)
+            waits.clear()
         lanes.result()
 
 
@@ -90,14 +98,19 @@ async def _tell_for_ever(facts: Callable[[], dict[str, int]]) -> None:
         _tell(**facts())
 
 
-def _tell(**facts: int) -> None:
+def _tell(**facts: int | dict[int, int]) -> None:
     print(json.dumps(facts), flush=True)
 
 
-def main(role: str, sale: str, number: str) -> None:
+def main(role: str, number: str) -> None:
     """Be one part of a sale until it is over, or until somebody ends this process."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what fails is tried again, and told if it stays so
     parts = {"shop": _shop, "relay": _relay, "writer": _writer}
-    asyncio.run(parts[role](Sale(**json.loads(sale)), int(number)))
+    try:
+        asyncio.run(parts[role](Sale(**json.load(sys.stdin)), int(number)))
+    except BackendUnavailableError as error:
+        print(f"aiodlock: {role}: {error}", file=sys.stderr)
+        sys.exit(UNAVAILABLE)
 
 
 if __name__ == "__main__":

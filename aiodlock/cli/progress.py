@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from rich import progress
 from rich.console import Console
 
-__all__ = ["Progress", "progress_on"]
+__all__ = ["Progress", "progress_on", "shown"]
+
+_T = TypeVar("_T")
 
 
 class Progress(Protocol):
@@ -71,3 +74,21 @@ def progress_on(out: Console, *, total: int) -> Iterator[Progress]:
     )
     with progress.Progress(*columns, console=out, auto_refresh=False) as bars:
         yield _Bars(bars, total)
+
+
+async def shown(work: Coroutine[Any, Any, _T], progress: Progress, *, name: str, done: Callable[[], int]) -> _T:
+    """Return what comes of *work*, and show meanwhile how much of it is *done*.
+
+    Cancellation: the work is cancelled, and has ended.
+    """
+    progress.begin(name)
+    working = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait((working,), timeout=progress.every))[0]:
+            progress.show(done())
+        result = working.result()
+    finally:
+        working.cancel()
+        await asyncio.wait((working,))
+    progress.show(done())
+    return result

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import json
-import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,20 +10,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from aiodlock.cli.parts import Sale
-from aiodlock.cli.progress import Progress, progress_on
-from aiodlock.cli.sale import Outcome, Run, Terms, ways_of
+from aiodlock.cli.progress import Progress, progress_on, shown
+from aiodlock.cli.report import Page
+from aiodlock.cli.results import Forms
+from aiodlock.cli.sale import Outcome, Run, Terms
 from aiodlock.cli.session import Stop
-from aiodlock.cli.show import console, seconds, table
+from aiodlock.cli.show import console, seconds
 from aiodlock.cli.through import sell_through
+from aiodlock.cli.ways import ways_of
 from aiodlock.client import connect
 
 __all__ = ["check", "seckill"]
-
-_PICTURE_WIDTH = 92
 
 
 def seckill(
@@ -35,20 +31,26 @@ def seckill(
     segments: Annotated[int, typer.Option(min=1, max=1024, help="Lines of the segmented lock.")] = 16,
     concurrency: Annotated[int, typer.Option(min=1, help="How many buyers at a time.")] = 1_000,
     work: Annotated[float, typer.Option(min=0, help="Seconds the pretended database takes.")] = 0.001,
-    url: Annotated[str, typer.Option(help="Where the locks are.")] = "memory://",
+    url: Annotated[
+        str | None, typer.Option("--url", "--backend", help="Where the locks are; memory:// if not given.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed, another crowd.")] = 42,
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False,
     orders: Annotated[str | None, typer.Option(help="Kafka, as kafka://host:port: orders go through it.")] = None,
     into: Annotated[str | None, typer.Option(help="MySQL, as mysql://user:password@host/db: their rows.")] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Shops, each a process; with --orders and --into.")] = 4,
-    chaos: Annotated[bool, typer.Option("--chaos", help="Kill shops, relay, writer, connections.")] = False,
+    chaos: Annotated[
+        bool, typer.Option("--chaos", help="Kill shops, relay, writer, connections, and Redis if it is ours.")
+    ] = False,
     svg: Annotated[Path | None, typer.Option(help="Save a picture of the table to this file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Save a page with table and charts to this file.")] = None,
 ) -> None:
     """Sell out under a rush of buyers: without a lock, with one, with a segmented one, and with stock on the server."""
+    forms = Forms(as_json=as_json, svg=svg, report=report)
     if orders or into or chaos:
         sale = Sale(
             key=f"seckill:{secrets.token_hex(8)}",
-            backend=url,
+            backend=url or "",
             orders=(orders or "").removeprefix("kafka://"),
             into=into or "",
             stock=stock,
@@ -57,16 +59,11 @@ def seckill(
             segments=segments,
             concurrency=concurrency,
         )
-        sell_through(sale, chaos=chaos, seed=seed, as_json=as_json)
+        sell_through(sale, forms, chaos=chaos, seed=seed)
         return
     terms = Terms(stock=stock, buyers=buyers, concurrency=concurrency, segments=segments, work=work, seed=seed)
-    outcomes = asyncio.run(_sell(terms, url))
-    if as_json:
-        print(json.dumps({"terms": asdict(terms), "ways": [asdict(outcome) for outcome in outcomes]}))
-    else:
-        _tell(terms, outcomes, console())
-    if svg is not None:
-        _save(terms, outcomes, svg)
+    outcomes = asyncio.run(_sell(terms, url or "memory://"))
+    forms.tell(_page(terms, outcomes))
     check(outcomes)
 
 
@@ -78,48 +75,30 @@ async def _sell(terms: Terms, url: str) -> list[Outcome]:
 
 
 async def _watched(run: Run, progress: Progress) -> Outcome:
-    progress.begin(run.way.name)
-    selling = asyncio.create_task(run.sell())
-    try:
-        while not (await asyncio.wait((selling,), timeout=progress.every))[0]:
-            progress.show(run.served)
-    finally:
-        selling.cancel()
-        await asyncio.wait((selling,))
-    progress.show(run.served)
-    return selling.result()
+    return await shown(run.sell(), progress, name=run.way.name, done=lambda: run.served)
 
 
-def _tell(terms: Terms, outcomes: Sequence[Outcome], out: Console) -> None:
-    out.print(_drawn(terms, outcomes))
-    out.print(_story(terms, outcomes))
+def _page(terms: Terms, outcomes: Sequence[Outcome]) -> Page:
+    return Page(
+        title=f"{terms.stock:,} in stock, {terms.buyers:,} buyers, {terms.concurrency:,} at a time",
+        columns=("", "orders/s", "wait p50", "wait p99", "sold", "oversold", "fairness"),
+        rows=[_row(outcome) for outcome in outcomes],
+        story=_story(terms, outcomes),
+        courses={outcome.way: outcome.course for outcome in outcomes},
+        figures={"terms": asdict(terms), "ways": [asdict(outcome) for outcome in outcomes]},
+    )
 
 
-def _save(terms: Terms, outcomes: Sequence[Outcome], svg: Path) -> None:
-    page = Console(record=True, file=io.StringIO(), width=_PICTURE_WIDTH, highlight=False)
-    _tell(terms, outcomes, page)
-    picture = page.export_svg(title="aiodlock seckill")
-    try:
-        # A picture in a page loads nothing from elsewhere: the reader's own monospaced font will do.
-        svg.write_text(re.sub(r"\s*@font-face\s*{.*?}", "", picture, flags=re.DOTALL))
-    except OSError as error:
-        raise Stop(f"cannot save the picture: {error}") from error
-
-
-def _drawn(terms: Terms, outcomes: Sequence[Outcome]) -> Table:
-    title = f"{terms.stock:,} in stock, {terms.buyers:,} buyers, {terms.concurrency:,} at a time"
-    drawn = table("", "orders/s", "wait p50", "wait p99", "sold", "oversold", "fairness", title=title)
-    for outcome in outcomes:
-        drawn.add_row(
-            outcome.way,
-            f"{outcome.orders_per_second:,.0f}",
-            seconds(outcome.wait_p50),
-            seconds(outcome.wait_p99),
-            f"{outcome.sold:,}",
-            f"[bold red]{outcome.oversold:,}[/]" if outcome.oversold else "[green]0[/]",
-            f"{outcome.fairness:.3f}",
-        )
-    return drawn
+def _row(outcome: Outcome) -> tuple[str, ...]:
+    return (
+        outcome.way,
+        f"{outcome.orders_per_second:,.0f}",
+        seconds(outcome.wait_p50),
+        seconds(outcome.wait_p99),
+        f"{outcome.sold:,}",
+        f"{outcome.oversold:,}",
+        f"{outcome.fairness:.3f}",
+    )
 
 
 def _story(terms: Terms, outcomes: Sequence[Outcome]) -> str:

@@ -3,66 +3,78 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from contextlib import nullcontext
 from dataclasses import asdict
 
-from rich.console import Console
-
+from aiodlock.cli.own_servers import with_own_servers
 from aiodlock.cli.parts import Sale
 from aiodlock.cli.pipeline import Pipeline, Result
-from aiodlock.cli.progress import Progress, progress_on
+from aiodlock.cli.progress import progress_on, shown
+from aiodlock.cli.report import Page
+from aiodlock.cli.results import Forms
 from aiodlock.cli.session import Stop
-from aiodlock.cli.show import console, seconds, table
+from aiodlock.cli.show import console, seconds
 
-__all__ = ["sell_through"]
+__all__ = ["check", "sell_through"]
 
 
-def sell_through(sale: Sale, *, chaos: bool, seed: int, as_json: bool) -> None:
-    """Sell under a rush of buyers in several processes, and see every order become one row."""
-    if not sale.orders or not sale.into or sale.backend.startswith("memory:"):
-        raise Stop(
-            "orders go from Redis through Kafka into MySQL: give --url redis://…, --orders kafka://…, --into mysql://…"
-        )
-    result = asyncio.run(_watched(Pipeline(sale, chaos=chaos, seed=seed)))
-    if as_json:
-        print(json.dumps(asdict(result)))
-    else:
-        _tell(sale, result, console())
+def sell_through(sale: Sale, forms: Forms, *, chaos: bool, seed: int) -> None:
+    """Sell under a rush of buyers in several processes, and see every order become one row.
+
+    With *chaos* the servers that are not given are started for this sale, and ours is the Redis that is killed.
+    """
+    _check(sale, chaos=chaos)
+    with with_own_servers(sale) if chaos else nullcontext((sale, None)) as (placed, redis):
+        result = asyncio.run(_watched(Pipeline(placed, chaos=chaos, seed=seed, redis=redis)))
+    forms.tell(_page(sale, result))
+    check(result)
+
+
+def check(result: Result) -> None:
+    """Books that do not balance are a bug: say so."""
     if not result.is_balanced:
-        raise Stop(f"the books do not balance: {result}. Please report this bug")
+        counts = f"{result.accepted} accepted, {result.rows} rows, {result.left} left, {result.oversold} oversold"
+        raise Stop(f"the books do not balance: {counts}. Please report this bug")
+
+
+def _check(sale: Sale, *, chaos: bool) -> None:
+    if sale.backend.startswith("memory:") or not (chaos or (sale.backend and sale.orders and sale.into)):
+        raise Stop(
+            "orders go from a stock through Kafka into MySQL: give --url redis://… or mysql://…, --orders kafka://… "
+            "and --into mysql://…, or --chaos alone, which starts what is not given"
+        )
+    if chaos and sale.backend:
+        console(stderr=True).print("The server given by --url is not killed: without --url one is started for that.")
 
 
 async def _watched(pipeline: Pipeline) -> Result:
     with progress_on(console(stderr=True), total=pipeline.sale.buyers) as progress:
-        return await _show(pipeline, progress)
+        return await shown(pipeline.run(), progress, name="orders", done=lambda: pipeline.served)
 
 
-async def _show(pipeline: Pipeline, progress: Progress) -> Result:
-    progress.begin("orders")
-    selling = asyncio.create_task(pipeline.run())
-    try:
-        while not (await asyncio.wait((selling,), timeout=progress.every))[0]:
-            progress.show(pipeline.served)
-    finally:
-        selling.cancel()
-        await asyncio.wait((selling,))
-    progress.show(pipeline.served)
-    return selling.result()
+def _page(sale: Sale, result: Result) -> Page:
+    return Page(
+        title=f"{sale.stock:,} in stock, {sale.buyers:,} buyers, {sale.shops} shops, from take to row",
+        columns=("orders/s", "accepted", "rows", "left", "oversold", "lag", "balanced"),
+        rows=[_row(result)],
+        story=_story(result),
+        courses={"From take to row": result.course},
+        figures=asdict(result),
+    )
 
 
-def _tell(sale: Sale, result: Result, out: Console) -> None:
-    title = f"{sale.stock:,} in stock, {sale.buyers:,} buyers, {sale.shops} shops, from take to row"
-    drawn = table("orders/s", "accepted", "rows", "left", "oversold", "lag", "balanced", title=title)
-    drawn.add_row(
+def _row(result: Result) -> tuple[str, ...]:
+    return (
         f"{result.orders_per_second:,.0f}",
         f"{result.accepted:,}",
         f"{result.rows:,}",
         f"{result.left:,}",
         f"{result.oversold:,}",
         seconds(result.lag),
-        "[green]yes[/]" if result.is_balanced else "[bold red]no[/]",
+        "yes" if result.is_balanced else "no",
     )
-    out.print(drawn)
-    if result.killed:
-        killed = ", ".join(f"{role} {times} times" for role, times in sorted(result.killed.items()))
-        out.print(f"Killed meanwhile: {killed}.")
+
+
+def _story(result: Result) -> str:
+    killed = ", ".join(f"{times} × {role}" for role, times in sorted(result.killed.items()))
+    return f"Killed meanwhile: {killed}." if killed else ""

@@ -138,7 +138,7 @@ class SegmentedStock:
         """
         verb = partial(self._room.put_back, _named("order", order), _named("buyer", buyer))
         answer: Returned | AlreadyTaken = await self._ask(verb)
-        if isinstance(answer, Returned):
+        if isinstance(answer, Returned) and answer.quantity:
             self._client._at_work().emit(StockReturned(self.key, order, answer.quantity))
         return answer
 
@@ -215,7 +215,7 @@ class SegmentedStock:
 
 def _room_of(client: LockClient, terms: Terms) -> Stockroom:
     if not isinstance(client.backend, Stocking):
-        raise UnsupportedError(f"{client.backend.address} keeps no stock: use memory:// or redis://")
+        raise UnsupportedError(f"{client.backend.address} keeps no stock: use memory://, redis:// or mysql://")
     return client.backend.stock(terms)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from aiodlock._core.ahead import Fixed
-from aiodlock._core.cohort import Cohort, Shape, Waiter
+from aiodlock._core.ahead import Fixed, Waiter
+from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
 from aiodlock._core.hold import Hold
 from aiodlock._core.leaving import see_off
@@ -275,11 +275,8 @@ class Synchronizer(Generic[_HoldT]):
 
     async def _prepare(self, own: Hold, wait: float | None) -> Hold:
         """See to what is rare: woken before its turn, or lost between its grant and our step, it is waited for."""
-        if own._state is COMING:
-            own = await self._await_turn(own)
-        while own._loss is not None:
-            own._end(own._cohort.engine.now())
-            own = await self._obtain(self._enlist(), wait)
+        while own._state is COMING or own._loss is not None:
+            own = await (self._await_turn(own) if own._state is COMING else self._obtain_again(own, wait))
         if self._max_hold is not None:
             own._set_limit(self._max_hold)
         if own._cohort.engine.is_loud:
@@ -296,6 +293,10 @@ class Synchronizer(Generic[_HoldT]):
             own._cohort.give_up_turn(own)
             raise
         return own
+
+    async def _obtain_again(self, lost: Hold, wait: float | None) -> Hold:
+        lost._end(lost._cohort.engine.now())
+        return await self._obtain(self._enlist(), wait)
 
     async def _queue_at_most(self, cohort: Cohort, wait: float | None) -> Hold:
         waiter: Waiter = Future() if wait is None else Fixed()

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from aiodlock._core.ahead import Fixed
-from aiodlock._core.cohort import Cohort, Waiter
+from aiodlock._core.ahead import Fixed, Waiter
+from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
 from aiodlock.locks.base import Synchronizer
 
@@ -36,7 +36,7 @@ class Race(Generic[_LockT]):
         So a free one costs one ticket and not one for each, and who asks first is first in every queue.
         """
         if wait == 0:
-            for lock in locks:
+            for lock in sorted(locks, key=lambda lock: lock is not first):  # the first to answer wins
                 self._enter(lock, only_try=True)
             return
         tried = self._enter(first, only_try=True)

@@ -8,16 +8,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import json
 import time
 from collections import deque
-from types import TracebackType
-from typing import Self
 
-from aiodlock._core.cancel import finish
 from aiodlock.events import Event
 from aiodlock.inventory.orders.keeper import Keeper
 from aiodlock.inventory.orders.publisher import Publisher
@@ -25,12 +21,13 @@ from aiodlock.policy import check_count
 
 __all__ = ["KafkaSink"]
 
+_IDLE = 0.05
 _MOST_IN_CALL = 1000
 _ENDED_WITHIN = 60.0
 _LAST_TRIES = 3
 
 
-class KafkaSink:
+class KafkaSink(Keeper):
     """Takes events without waiting, and publishes them in a task of its own from ``async with`` to its end.
 
     Each is JSON: its `name`, its facts and the time `at` which it was told, in seconds since 1970. Beyond *bound*
@@ -38,13 +35,14 @@ class KafkaSink:
     """
 
     def __init__(self, bootstrap: str, *, topic: str, bound: int = 10_000, patience: float = 10.0) -> None:
+        super().__init__(f"events to {topic}", idle=_IDLE, ended_within=_ENDED_WITHIN)
         self.published = 0
         self.dropped = 0
         self._topic = topic
         self._events: deque[tuple[bytes, bytes]] = deque()
+        self._under_way: list[tuple[bytes, bytes]] = []
         self._bound = check_count("bound", bound)
         self._publisher = Publisher(bootstrap, patience=patience)
-        self._keeper = Keeper(f"events to {topic}", self._step, idle=0.05)
 
     def __call__(self, event: Event) -> None:
         """Take an event; what `connect(on_event=)` wants."""
@@ -54,37 +52,26 @@ class KafkaSink:
             self._events.popleft()
             self.dropped += 1
 
-    async def __aenter__(self) -> Self:
-        self._keeper.start()
-        return self
+    @property
+    def waiting(self) -> int:
+        """How many events were taken and are not in Kafka yet."""
+        return len(self._events) + len(self._under_way)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await finish(asyncio.ensure_future(self._end()), within=_ENDED_WITHIN)
+    async def _step(self) -> bool:
+        if not self._under_way:
+            self._under_way = [self._events.popleft() for _ in range(min(len(self._events), _MOST_IN_CALL))]
+        if not self._under_way:
+            return False
+        await self._publisher.publish(self._topic, self._under_way)
+        self.published += len(self._under_way)
+        self._under_way = []
+        return bool(self._events)
 
     async def _end(self) -> None:
         """Publish what was told last; a broker that is not well gets three tries."""
-        await self._keeper.aclose()
         for _ in range(_LAST_TRIES):
             with contextlib.suppress(Exception):
-                while self._events:
+                while self.waiting:
                     await self._step()
-        self.dropped += len(self._events)
+        self.dropped += self.waiting
         await self._publisher.aclose()
-
-    @property
-    def failures(self) -> int:
-        """How often publishing had to begin again."""
-        return self._keeper.failures
-
-    async def _step(self) -> bool:
-        some = [self._events[place] for place in range(min(len(self._events), _MOST_IN_CALL))]
-        if not some:
-            return False
-        dropped = self.dropped
-        await self._publisher.publish(self._topic, some)
-        self.published += len(some)
-        for _ in range(len(some) - (self.dropped - dropped)):
-            self._events.popleft()
-        return bool(self._events)

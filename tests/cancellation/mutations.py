@@ -12,7 +12,8 @@ import pytest
 
 from aiodlock import client
 from aiodlock._core import block, engine, hold
-from aiodlock._core.cohort import Cohort, Waiter
+from aiodlock._core.ahead import Waiter
+from aiodlock._core.cohort import Cohort
 from aiodlock._core.latches import Latches
 from aiodlock._core.ledger import Ledger
 from aiodlock._core.line import Ticket

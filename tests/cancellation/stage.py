@@ -46,9 +46,7 @@ class Stage:
         self.backends: list[SlowBackend] = []
         self._make_backend, self._later, self._on_event = backend, later, on_event
         self.locks = self.new_client()
-        self.wire = self.wires[0]
-        near = self._new_wire(self.loop.call_soon)
-        self.other = LockClient(MemoryBackend(server=self.server, network=near), name="other", clock=self.clock)
+        self.other = self.new_neighbour()
         self.on_arm: list[Callable[[], None]] = []
         self.faults: list[str] = []
         self._inside = 0
@@ -57,6 +55,11 @@ class Stage:
         self._neighbours: list[asyncio.Task[None]] = []
         self._stock: SegmentedStock | None = None
         self.others: set[asyncio.Task[Any]] = set()  # tasks of somebody else's process, in truth
+
+    @property
+    def wire(self) -> Wire:
+        """That of our client."""
+        return self.wires[0]
 
     async def open(self) -> None:
         await self.locks.start()
@@ -76,6 +79,11 @@ class Stage:
         wire.backend = backend = self._make_backend(server=self.server, network=wire, clock=self.clock)
         self.backends.append(backend)
         return LockClient(backend, name="ours", clock=self.clock, on_event=self._on_event)
+
+    def new_neighbour(self) -> LockClient:
+        """Return the other client, which is near its server."""
+        near = self._new_wire(self.loop.call_soon)
+        return LockClient(MemoryBackend(server=self.server, network=near), name="other", clock=self.clock)
 
     def lock(self, **policy: Any) -> Any:
         """Return what our client is swept with."""

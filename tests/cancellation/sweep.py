@@ -89,9 +89,9 @@ def _at_every_point(cell: Cell, plans: Iterable[Plan], run: Callable[[Trigger], 
     return report
 
 
-async def _set_stage(cell: Cell, **settings: Any) -> Stage:
+async def _set_stage(cell: Cell, *, make: Callable[..., Stage] = Stage, **settings: Any) -> Stage:
     random.seed(0)
-    stage = Stage(KINDS[cell.kind], POLICIES[cell.policy], **settings)
+    stage = make(KINDS[cell.kind], POLICIES[cell.policy], **settings)
     await stage.open()
     await STATES[cell.state].prepare(stage)
     return stage

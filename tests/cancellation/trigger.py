@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from aiodlock.testing import VirtualTimeLoop
 
-__all__ = ["BeatLoop", "How", "Plan", "Trigger", "Way"]
+__all__ = ["BeatLoop", "Beating", "How", "Plan", "Trigger", "Way"]
 
 How = Literal["pending", "ready", "beat", "inner"]
 Way = Literal["cancel", "scope", "timeout", "loss", "one", "all"]
@@ -41,12 +41,10 @@ class Plan:
         return " ".join([self.how, self.ways[0], *more])
 
 
-class BeatLoop(VirtualTimeLoop):
-    """Tells before every callback."""
+class Beating(asyncio.SelectorEventLoop):
+    """Tells before every callback that somebody planned."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.on_beat: Callable[[], None] | None = None
+    on_beat: Callable[[], None] | None = None
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
         return super().call_soon(self._beat, callback, *args, context=context)
@@ -58,6 +56,10 @@ class BeatLoop(VirtualTimeLoop):
         if self.on_beat is not None:
             self.on_beat()
         callback(*args)
+
+
+class BeatLoop(Beating, VirtualTimeLoop):
+    """Does so in virtual time."""
 
 
 class Trigger:
@@ -87,7 +89,7 @@ class Trigger:
         loop = asyncio.get_running_loop()
         self.is_armed = True
         if self.how == "beat":
-            assert isinstance(loop, BeatLoop)
+            assert isinstance(loop, Beating)
             loop.on_beat = self._beat
         elif self.how == "inner":
             loop.set_task_factory(self._new_task)
@@ -98,7 +100,7 @@ class Trigger:
         self.is_armed = False
         if self.how == "inner":
             loop.set_task_factory(None)
-        elif isinstance(loop, BeatLoop):
+        elif isinstance(loop, Beating):
             loop.on_beat = None
 
     def watch(self, work: Coroutine[Any, Any, Any]) -> Any:

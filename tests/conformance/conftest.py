@@ -90,6 +90,14 @@ SHORT = {
     *("everybody_who_waits_is_let_through_at_zero", "the_whole_key_is_all_segments"),
     *("an_acquire_whose_answer_is_lost_is_one_hold", "a_parked_waiter_looks_after_a_reconnect"),
     "an_outage_longer_than_the_lease_is_noticed_before_others_get_in",
+    *(
+        "everything_is_sold_and_nothing_twice",
+        "an_order_is_taken_once",
+        "one_order_per_buyer",
+        "what_goes_back_is_sold_again",
+    ),
+    *("the_outbox_tells_every_movement_in_order", "histories_of_many_clients_are_linearizable"),
+    *("a_take_whose_answer_is_lost_is_one_order", "a_take_around_its_put_back_takes_nothing"),
 }
 
 

@@ -1,7 +1,7 @@
 """Every acceptance case, and where it is tested.
 
 The cases are behaviours of the lock libraries of other worlds, numbered 1 to 63. A case is tested by a conformance
-check or a test that carries its number, or it has a line here that says why not, or not yet.
+check or a test that carries its number, or it has a line here that says why not.
 """
 
 from __future__ import annotations
@@ -15,15 +15,7 @@ from aiodlock.testing.conformance import CHECKS, STOCK_CHECKS
 TESTS = Path(__file__).parents[1]
 
 NOT_HERE = {
-    25: "a client has one subscription by design: tests/integration/redis counts them",
     47: "a permit is released by its own hold only: there is no release by a list of ids",
-    53: "ZooKeeper's sessions: with that backend",
-    54: "ZooKeeper's create in doubt: with that backend",
-    55: "ZooKeeper's old sessions: with that backend",
-    56: "ZooKeeper's release during a disconnect: with that backend",
-    57: "ZooKeeper's removed parents: with that backend",
-    58: "ZooKeeper's sequence wrap: with that backend",
-    59: "ZooKeeper's watches: with that backend",
 }
 
 

@@ -22,7 +22,7 @@ from tests.conformance.cannot import CANNOT
 ALL_KINDS = frozenset({"lock", "rwlock", "semaphore", "latch"})
 EXPECTED = {
     "memory": Capabilities(kinds=ALL_KINDS, pushes=True, shared=False, most_tickets=1_000_000, stock=True),
-    "mysql": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000),
+    "mysql": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
     "redis": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
     "cluster": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
     "redlock": Capabilities(kinds=frozenset({"lock", "rwlock"}), pushes=False, shared=True, ordered=False),

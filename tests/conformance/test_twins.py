@@ -30,6 +30,7 @@ from aiodlock._core.line import (
     admit,
 )
 from aiodlock._core.place import Place
+from aiodlock._core.retries import Retries
 from aiodlock.backends.memory import MemoryBackend, MemoryServer
 from aiodlock.testing.conformance import CHECKS, MemoryWorld, run
 from tests.conformance import twins_of_kinds  # noqa: F401 (registers its own)
@@ -405,7 +406,7 @@ def who_gives_up_stays_in_line(patch: pytest.MonkeyPatch) -> None:
 @caught_by("waiting_is_limited", "retrying_never_stands_in_line", "a_server_that_is_down_is_told_in_time")
 def waiting_has_no_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Engine, "limit", lambda self, future, seconds, outcome: None)
-    patch.setattr(Cohort, "_plan_retry", lambda self, retry: None)
+    patch.setattr(Retries, "count", lambda self: None)
 
 
 @caught_by("force_release_frees_and_tells", "max_hold_ends_a_renewed_hold")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from aiodlock._core.cohort import Cohort, Shape, Waiter
+from aiodlock._core.ahead import Waiter
+from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.engine import Engine
 from aiodlock._core.line import AskedToGo, LineId, Opened, Reconnected
 from aiodlock._core.place import INSIDE, WAITING, Place

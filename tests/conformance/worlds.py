@@ -157,7 +157,8 @@ class MySQLWorld(ServerWorld):
         return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")
 
     def sign(self, verb: str) -> bytes:
-        return f"CALL aiodlock_{verb}(".encode()
+        of_stock = "stock_" if verb in {"confirm", "put_back", "restock", "take"} else ""
+        return f"CALL aiodlock_{of_stock}{verb}(".encode()
 
 
 # What a verb asks of ZooKeeper: to create (in one step with something else as well), to delete, to set.
@@ -165,10 +166,10 @@ _OPCODES = {"join": {14, 15}, "leave": {2}, "latch": {5}}
 
 
 def asks_for(verb: str) -> Callable[[bytes], bool]:
-    return lambda chunk: not _OPCODES[verb].isdisjoint(_opcodes(chunk))
+    return lambda chunk: not _OPCODES[verb].isdisjoint(opcodes(chunk))
 
 
-def _opcodes(chunk: bytes) -> Iterator[int]:
+def opcodes(chunk: bytes) -> Iterator[int]:
     at = 0
     while at + 12 <= len(chunk):
         size, _, opcode = struct.unpack_from("!iii", chunk, at)

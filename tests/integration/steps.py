@@ -31,6 +31,7 @@ async def sweep(locks: LockClient, other: LockClient, key: str, *, taken: bool) 
             await hold.release()
         async with asyncio.timeout(3), other.lock(key, ttl=20):
             pass  # whoever is next gets in, long before a forgotten ticket ends
-        left += [f"after {steps} steps: {row}" async for row in other.inspect(key)]
+        # In this order: where clients have different servers, a leave may still be under way when the next one was in.
         left += [f"after {steps} steps: {thing}" for thing in await kept_by(locks)]
+        left += [f"after {steps} steps: {row}" async for row in other.inspect(key)]
     return cancelled, left

@@ -68,6 +68,9 @@ PRINTS = {
         r"not paid: Returned\(quantity=1\)\n"
         "the books balance: True\n"
     ),
+    "21_several_backends": (
+        "price: 120, ledger and page agreed every time: True\nprice is lost, and the ledger is free: True\n"
+    ),
     "19_fastapi_shop": "bought once: 100, too late: 150, left: 0\n",
     "20_aiohttp_shop": "sold: 100\nthe books balance: True, left: 0\n",
     "18_outbox": "shipped: 100, tried more often: True\n",
@@ -132,6 +135,7 @@ def test_an_example_is_short(name: str) -> None:
         ("06_semaphore", "permits=4", "permits=5"),
         ("19_fastapi_shop", "once_per_buyer=True", "once_per_buyer=False"),
         ("17_locked_sale", "segments=4", "segments=3"),
+        ("21_several_backends", 'multi(ledger.lock("price"), pages.lock("price"), wait=10):', 'lock("other"):'),
         ("10_fencing", "if fence < self.newest:", "if False:"),
         ("14_guarded_data", "fence=old.fence", "fence=new.fence"),
     ],

@@ -172,3 +172,14 @@ def test_shares_differ_by_one_at_most(quantity: int, segments: int, first: int) 
     assert sum(shares) == quantity
     assert max(shares) - min(shares) <= 1
     assert shares[first % segments] == max(shares)
+
+
+def test_an_addition_is_told_as_done_also_when_the_sale_was_closed_meanwhile() -> None:
+    """Its answer was lost, it is asked again, and somebody has closed: it is in the books all the same."""
+    ledger = Ledger(Terms("k"))
+    ledger.load(1, "op1", 0.0)
+    assert ledger.add(2, "op2", 0.0)
+    ledger.close(0.0)
+    assert ledger.add(2, "op2", 0.0)
+    assert not ledger.add(2, "op3", 0.0)
+    assert ledger.audit(0.0).loaded == 3

@@ -54,13 +54,13 @@ class Town:
         await settle()
         return visitor
 
-    async def ends(self, visitor: Visitor, how: str) -> None:
-        """Let *visitor* go in one of three ways; one that waits can only give up."""
+    async def ends(self, visitor: Visitor, how: str, *, which: int = 0) -> None:
+        """Let *visitor* go in one of three ways; one that waits can only give up. *which* of its holds is lost."""
         if how == "cancel" or visitor.is_waiting:
             visitor.task.cancel()
         elif how == "lose":
-            first, *_ = getattr(visitor.hold, "holds", (visitor.hold,))
-            self.server.leave(first._place.ticket, None, bury=False)
+            holds = getattr(visitor.hold, "holds", (visitor.hold,))
+            self.server.leave(holds[which % len(holds)]._place.ticket, None, bury=False)
         else:
             visitor.leave()
         await settle()

@@ -30,7 +30,8 @@ def _layer(*below: str, packages: str = "") -> Layer:
 
 
 GROUND = ("errors", "policy", "clock")
-FACTS = (*GROUND, "_core.line", "_core.fence", "_core.stock", "_core.ledger")
+STOCK = ("_core.stock", "_core.ledger", "_core.routing", "_core.segment", "_core.spread")
+FACTS = (*GROUND, "_core.line", "_core.fence", *STOCK)
 ENGINE = (*FACTS, "events", "backends.base", "_core")
 FACE = (*ENGINE, "locks", "inventory", "backends.registry", "client")
 ALL = (*FACE, "guards", "")
@@ -45,6 +46,9 @@ LAYERS = {
     "_core.fence": _layer(*GROUND),
     "_core.stock": _layer(*GROUND),
     "_core.ledger": _layer(*GROUND, "_core.stock"),
+    "_core.routing": _layer(*GROUND),
+    "_core.segment": _layer(*GROUND, "_core.stock"),
+    "_core.spread": _layer(*GROUND, "_core.stock", "_core.routing", "_core.segment"),
     "guards": _layer(*FACTS),
     "backends": _layer(),
     "backends.base": _layer(*FACTS),
@@ -60,7 +64,7 @@ LAYERS = {
     "": _layer(*FACE),
     "sinks": _layer(*ALL, packages="aiokafka opentelemetry prometheus_client"),
     "integrations": _layer(*ALL, packages="aiohttp fastapi starlette"),
-    "cli": _layer(*ALL, packages="rich typer"),
+    "cli": _layer(*ALL, "testing", packages="rich typer"),
     "testing": _layer(*ALL, "backends.memory", packages="hypothesis pytest"),
     "__main__": _layer("errors", "cli"),
 }

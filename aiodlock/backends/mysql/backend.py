@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from aiodlock._core.line import Answer, LineId, Reconnected, Row, Ticket, TicketId, Waiting, tombstone_life
+from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall, Reply
 from aiodlock.backends.mysql import setup
 from aiodlock.backends.mysql.address import Address
@@ -32,6 +33,7 @@ from aiodlock.backends.mysql.queries import (
     to_none,
     to_row,
 )
+from aiodlock.backends.mysql.stock import MySQLStockroom
 from aiodlock.errors import BackendDataError, BackendUnavailableError
 
 __all__ = ["MySQLBackend"]
@@ -51,7 +53,7 @@ class MySQLBackend:
     """
 
     def __init__(self, address: Address, *, pushes: bool = True, create: bool = True, patience: float = 3.0) -> None:
-        self.capabilities = Capabilities(pushes=pushes)
+        self.capabilities = Capabilities(pushes=pushes, stock=True)
         self.address = str(address)
         self._client = secrets.token_hex(8).encode() if pushes else b""
         self._create = create
@@ -133,6 +135,9 @@ class MySQLBackend:
     def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> Awaitable[int]:
         arguments = (count, down, operation.encode(), micros(ttl), self._client)
         return self._call("latch", line, *arguments, decode=to_int)
+
+    def stock(self, terms: Terms) -> MySQLStockroom:
+        return MySQLStockroom(self._node, terms)
 
     async def diagnose(self) -> Sequence[Finding]:
         """Look at the server's settings and our rights, over a connection of its own.

@@ -44,7 +44,7 @@ __all__ = [
     "to_row",
 ]
 
-VERSION = 1  # of tables and procedures: grows with every change of sql/schema.sql and sql/verbs.sql
+VERSION = 2  # of tables and procedures: grows with every change of sql/schema.sql, sql/verbs.sql and sql/stock.sql
 
 _BLOCK = re.compile(r"^-- (name|part): (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
@@ -68,7 +68,11 @@ def tables() -> list[str]:
 
 def procedures() -> list[str]:
     """Return the statements that make the procedures anew."""
-    blocks = _blocks("verbs")
+    return [*_procedures("verbs"), *_procedures("stock")]
+
+
+def _procedures(file: str) -> list[str]:
+    blocks = _blocks(file)
 
     def put_in(text: str) -> str:
         return _INCLUDE.sub(lambda found: put_in(blocks["part"][found[1]]), text)

@@ -57,17 +57,21 @@ def sentinel_acl_line(user: str, password: str) -> tuple[str, ...]:
     return "ACL", "SETUSER", user, "reset", "on", f">{password}", "&+switch-master", "-@all", *rights
 
 
-def probes(prefix: str, *, pushing: bool = True, confirming: bool = False) -> dict[str, tuple[str, ...]]:
+def probes(
+    prefix: str, *, pushing: bool = True, confirming: bool = False, cluster: bool = False
+) -> dict[str, tuple[str, ...]]:
     """Return for each of our commands a form that changes nothing, whether it is allowed or not.
 
     Rights are checked before a command looks at its key, which is not there, or at its arguments, which are wrong.
     """
     key, channel = f"{prefix}:{{}}:nothing", f"{prefix}:calls:nobody"
+    publish = "spublish" if cluster else "publish"
     return {
+        **({"asking": ("ASKING",)} if cluster else {}),  # it concerns the next command only, which does nothing
         "evalsha": ("EVALSHA", "0" * 40, "1", key),
         "script|load": ("SCRIPT", "LOAD", "return 0"),
         "scan": ("SCAN", "0", "MATCH", key, "COUNT", "1"),
-        **({"publish": ("PUBLISH", channel, "")} if pushing else {}),
+        **({publish: (publish.upper(), channel, "")} if pushing else {}),
         "time": ("TIME",),
         "hget": ("HGET", key, "f"),
         "hmget": ("HMGET", key, "f"),

@@ -23,7 +23,7 @@ from aiodlock._core.line import (
     waiting_life,
 )
 from aiodlock._core.stock import Terms
-from aiodlock.backends.base import Capabilities, Finding, OnCall
+from aiodlock.backends.base import Capabilities, Finding, OnCall, Stockroom
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.batches import Batch
 from aiodlock.backends.redis.calls import Calls
@@ -138,7 +138,7 @@ class Lines:
         arguments = (clear, count, down, operation, micros(ttl), self._route.channel(key))
         return self._call(_LATCH, line, *arguments, decode=to_int)
 
-    def stock(self, terms: Terms) -> RedisStockroom:
+    def stock(self, terms: Terms) -> Stockroom:
         return RedisStockroom(self._route, self._keys, terms)
 
     def _call(

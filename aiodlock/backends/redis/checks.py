@@ -39,7 +39,7 @@ class Replicas:
         return cls(len(online), max(lags), max(behind))
 
 
-async def diagnose(node: Node, keys: Keys, *, pushes: bool, min_replicas: int) -> list[Finding]:
+async def diagnose(node: Node, keys: Keys, *, pushes: bool, min_replicas: int, cluster: bool = False) -> list[Finding]:
     """Return everything that can be seen; what this user may not ask for is said."""
     hello, info, memory, writes = await asyncio.gather(
         _ask(node, "HELLO"),
@@ -53,7 +53,7 @@ async def diagnose(node: Node, keys: Keys, *, pushes: bool, min_replicas: int) -
         judge_memory(_texts(memory)),
         judge_replicas(replicas, min_replicas),
         judge_writes(_texts(writes), replicas, min_replicas),
-        await _rights(node, probes(keys.prefix, pushing=pushes, confirming=min_replicas > 0)),
+        await _rights(node, probes(keys.prefix, pushing=pushes, confirming=min_replicas > 0, cluster=cluster)),
     ]
 
 

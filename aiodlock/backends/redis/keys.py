@@ -44,6 +44,11 @@ class Keys:
         """What matches every key of ours, and in ``SCAN`` nothing that a user's key contains."""
         return f"{self.prefix}:{{*".encode()
 
+    def segment(self, line: LineId, number: int) -> bytes:
+        """Return the key of one segment of a line that is spread over slots."""
+        head, tail = self.name(line).key.split(b"}")
+        return b"%b#%d}%b" % (head, number, tail)
+
     def channel(self, client: str) -> bytes:
         """Return the channel on which one client is called."""
         return f"{self.prefix}:calls:{client}".encode()

@@ -99,7 +99,11 @@ class Node:
     async def aclose(self) -> None:
         if self._keeper is not None:
             self._keeper.cancel()
-            await asyncio.wait({self._keeper})
+            try:
+                await asyncio.wait({self._keeper})
+            except asyncio.CancelledError:
+                self.reset("closed")  # whoever made it for one question may be cancelled right here
+                raise
         self._down = "closed"
         self._fail_early()
         if self._link is not None:

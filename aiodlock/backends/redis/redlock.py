@@ -35,17 +35,19 @@ from aiodlock._core.line import (
     Waiting,
     tombstone_life,
 )
-from aiodlock.backends.base import Capabilities, OnCall
+from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.council import Council
 from aiodlock.backends.redis.hosts import urls_of_hosts
 from aiodlock.backends.redis.master import Master
+from aiodlock.backends.redis.report import combine, gather_reports, judge_servers
 from aiodlock.backends.redis.stand import Stand, base_id
 from aiodlock.errors import BackendUnavailableError, ConfigurationError, UnsupportedError
 
 __all__ = ["RedlockBackend"]
 
 _FEWEST = 3
+_OF_REPLICAS = frozenset({"replicas", "min-replicas"})
 _AFTER_BATCH = (0.01, 0.03)  # how long who had its turn lets others try
 _AFTER_HINT = (0.0, 0.01)  # spreads those who hear that the line may be free
 
@@ -104,6 +106,14 @@ class RedlockBackend:
 
     def ping(self) -> Awaitable[None]:
         return self._council.ping()
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """Look at every server; none of them needs a replica, which would take over without what it has not got."""
+        looks = {master.address: master.diagnose() for master in self._council.masters}
+        reports = await gather_reports(looks)
+        needed, otherwise = self._council.majority, "without a majority nothing is acquired"
+        found = [finding for finding in combine(reports) if finding.what not in _OF_REPLICAS]
+        return [judge_servers([*reports], [*looks], needed=needed, otherwise=otherwise), *found]
 
     # --- the verbs -------------------------------------------------------------------------------------------
 

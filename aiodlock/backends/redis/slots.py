@@ -38,6 +38,11 @@ class SlotMap:
         self.replicas: frozenset[Spot] = frozenset()
         self._owners: list[Spot | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
 
+    @property
+    def unserved(self) -> int:
+        """How many slots nobody keeps."""
+        return self._owners.count(None)
+
     def owner(self, slot: int) -> Spot | None:
         return self._owners[slot]
 

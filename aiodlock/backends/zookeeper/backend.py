@@ -117,8 +117,7 @@ class ZooKeeperBackend:
     async def renew(self, tickets: Sequence[Ticket]) -> Sequence[Answer | None]:
         started = self._session.now()
         stands = [self._stands.get(ticket.id) for ticket in tickets]
-        inside = any(stand is not None and stand.inside for stand in stands)
-        await self._session.prove(within=self._session.seconds / (9 if inside else 3))
+        await self._session.prove(within=min(map(self._proof_for, stands), default=self._session.seconds))
         if len(tickets) == 1:  # whoever was just called waits for this
             return [await self._renew(tickets[0], stands[0], started)]
         return await asyncio.gather(*map(self._renew, tickets, stands, [started] * len(stands)))
@@ -149,6 +148,15 @@ class ZooKeeperBackend:
         return await diagnose(self._session, self._tree)
 
     # --- tickets -----------------------------------------------------------------------------------------------
+
+    def _proof_for(self, stand: Stand | None) -> float:
+        """Return how old what we know of our session may be for a renewal to be worth its while.
+
+        Whoever was just called gets in with what is left: the next proof is under way, and the next renewal soon due.
+        """
+        if stand is None or not stand.inside:
+            return self._session.seconds / 3
+        return self._session.seconds / (2 if stand.just_called else 9)
 
     async def _renew(self, ticket: Ticket, stand: Stand | None, started: float) -> Answer:
         if stand is None or stand.leaving:

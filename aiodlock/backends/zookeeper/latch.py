@@ -78,6 +78,8 @@ class Latches:
             latch = found if found.ends > now else _Latch(count, now + ttl)
             latch = latch.counted(down, operation).kept(now, ttl)
             if latch == found or await self._write(path, latch, stat.version):
+                if not latch.left:
+                    self._opened(line, tell=down > 0)
                 return latch.left
         raise BackendDataError(f"{path}: changes faster than it can be counted")
 
@@ -95,13 +97,25 @@ class Latches:
         self._own(self._look(line))
 
     async def _look(self, line: LineId) -> None:
-        watch = self._watches[line]
+        if (watch := self._watches.get(line)) is None:
+            return
         try:
             data, _ = await self._tree.get(path_of(self._tree.session.address.root, line), watch)
         except NoNode:
+            self._forget(line)
             return
         if not _Latch.decode(data).left:
+            self._opened(line, tell=True)
+
+    def _opened(self, line: LineId, *, tell: bool) -> None:
+        self._forget(line)
+        if tell:
             self._push(Opened(line, via=self._tree.session.via))
+
+    def _forget(self, line: LineId) -> None:
+        """Watch one no more that is open, or gone: nothing more comes of it."""
+        if (watch := self._watches.pop(line, None)) is not None:
+            self._tree.ignore(path_of(self._tree.session.address.root, line), watch)
 
     async def _sweep(self, parent: str, now: float) -> None:
         """Remove some that have ended, for those who will never ask for them again."""

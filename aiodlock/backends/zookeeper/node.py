@@ -9,24 +9,25 @@ from typing import Any
 
 from aiodlock._core.line import Ticket
 from aiodlock.backends.zookeeper.others import amend
-from aiodlock.backends.zookeeper.paths import in_order, path_of, prefix_of
+from aiodlock.backends.zookeeper.paths import in_order, prefix_of
 from aiodlock.backends.zookeeper.record import Record
 from aiodlock.backends.zookeeper.tree import NoNode, Tree
+from aiodlock.backends.zookeeper.wire import heard, settled
 from aiodlock.errors import BackendUnavailableError
 
-__all__ = ["OwnNode", "heard", "settled"]
+__all__ = ["OwnNode"]
 
 
 class OwnNode:
     """The node of one ticket of ours, also while it is not known whether there is one."""
 
-    def __init__(self, tree: Tree, ticket: Ticket) -> None:
+    def __init__(self, tree: Tree, ticket: Ticket, parent: str) -> None:
         self.tree = tree
         self.ticket = ticket
-        self.parent = path_of(tree.session.address.root, ticket.line)
+        self.parent = parent
         self.name = ""
         self.weight = ticket.weight
-        self.epoch = 0
+        self.epoch = 0  # 0: not known yet
         self.ttl = ticket.ttl  # as the node tells
         self.in_doubt = False  # something was asked for, and no answer came
 
@@ -38,17 +39,29 @@ class OwnNode:
         """Create it, with the changes *first* in the same step; return the names in the line right after that."""
         prefix, data = f"{self.parent}/{prefix_of(self.ticket, self.weight)}", self._record().encode()
         self.in_doubt = True
-        if first:
-            changed = self.tree.change(*first, self.tree.creation(prefix, data, sequential=True))
-            names = await self._listed_after(changed)
-            path = changed.result()[-1].path
-            _, stat = await self.tree.get(path)
+        made: asyncio.Future[Any]
+        with self.tree.session.together():
+            if first:
+                made = self.tree.change(*first, self.tree.creation(prefix, data, sequential=True))
+            else:
+                made = self.tree.create(prefix, data, sequential=True)
+            listed = self.tree.children(self.parent)
+        await settled(made, listed)
+        if error := made.exception():
+            self.in_doubt = isinstance(error, BackendUnavailableError)
+            raise error
+        told: Any = made.result()
+        if first:  # then the server tells the path only
+            path = told[-1].path
         else:
-            created = self.tree.create(prefix, data, sequential=True)
-            names = await self._listed_after(created)
-            path, stat = created.result()
-        self.name, self.epoch, self.in_doubt = path.rpartition("/")[2], stat.epoch, False
-        return names
+            path, self.epoch = told[0], told[1].epoch
+        self.name, self.in_doubt = path.rpartition("/")[2], False
+        return listed.result()
+
+    async def learn_epoch(self) -> None:
+        """Know when it was created; while it waits that is read along with other things."""
+        if not self.epoch and self.name:
+            await self._read()
 
     async def find(self) -> bool:
         """End the doubt; return whether there is a node of ours that goes with our session."""
@@ -87,15 +100,6 @@ class OwnNode:
         """Change what it holds."""
         await amend(self.tree, self.path, change)
 
-    async def _listed_after(self, made: asyncio.Future[Any]) -> list[str]:
-        """Return the listing that the server gives after what was *made*; raise if it was not."""
-        listed = self.tree.children(self.parent)
-        await settled(made, listed)
-        if error := made.exception():
-            self.in_doubt = isinstance(error, BackendUnavailableError)
-            raise error
-        return listed.result()
-
     async def _read(self) -> None:
         try:
             data, stat = await self.tree.get(self.path)
@@ -110,17 +114,3 @@ class OwnNode:
     def _record(self) -> Record:
         ticket = self.ticket
         return Record(owner=ticket.owner, key=ticket.line.key, ttl=self.ttl, session=self.tree.session.seconds)
-
-
-async def settled(*replies: asyncio.Future[Any]) -> None:
-    """Wait for all of them; none is torn, whoever is cancelled, and no error is left unseen."""
-    for reply in replies:
-        reply.add_done_callback(heard)
-    if replies:
-        await asyncio.wait(replies)
-
-
-def heard(reply: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody waits for."""
-    if not reply.cancelled():
-        reply.exception()

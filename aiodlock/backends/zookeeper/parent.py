@@ -19,7 +19,8 @@ class Parent:
     def __init__(self, tree: Tree, ticket: Ticket) -> None:
         self.path = path_of(tree.session.address.root, ticket.line)
         self.size = ticket.size
-        self.is_sized = is_sized(ticket.line.kind)
+        self.kind = ticket.line.kind
+        self.is_sized = is_sized(self.kind)
         self._tree = tree
         self._ticket = ticket
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["Record"]
@@ -28,7 +28,7 @@ class Record:
         return min(self.ttl, self.session)
 
     def encode(self) -> bytes:
-        told = {name: value for name, value in asdict(self).items() if value or name == "owner"}
+        told = {name: value for name in self.__slots__ if (value := getattr(self, name)) or name == "owner"}
         return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod

@@ -11,13 +11,14 @@ import asyncio
 import enum
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
 from aiozk import protocol
 
 from aiodlock.backends.zookeeper.address import Address
-from aiodlock.backends.zookeeper.wire import Decode, Link, OnWatch, no_result
+from aiodlock.backends.zookeeper.wire import Decode, Link, OnWatch, heard, no_result
 from aiodlock.clock import SystemClock
 from aiodlock.errors import BackendError, BackendUnavailableError
 
@@ -138,15 +139,24 @@ class Session:
             reply.add_done_callback(partial(self._answered, link, sent_at))
         return reply
 
+    def together(self) -> AbstractContextManager[None]:
+        """Send in one go what is sent inside the block."""
+        return self._link.together() if self._link is not None else nullcontext()
+
     async def prove(self, *, within: float) -> None:
         """Know that the session lasts: from something the leader answered, sent not longer ago than *within*."""
         if self.now() - self._proven_at <= within and self._link is not None:
             return
         if self._proving is None or self._proving.done():
             self._proving = self.sync()
-            self._proving.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._proving.add_done_callback(heard)
         await asyncio.wait((self._proving,))
         self._proving.result()
+
+    def freshen(self) -> None:
+        """Find out that the session lasts, without waiting for it, unless that is known well enough."""
+        if self.now() - self._proven_at > self.seconds / 9:
+            self.sync().add_done_callback(heard)
 
     def sync(self) -> asyncio.Future[None]:
         """Let our server catch up with the leader: what is read after this is not older than the call."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from aiodlock._core.line import admit
 from aiodlock.backends.zookeeper.paths import Node
 
-__all__ = ["Standing", "blocker", "count_inside", "standing_of"]
+__all__ = ["FRONT", "Standing", "blocker", "count_inside", "standing_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,9 @@ class Standing:
     inside: bool
     behind: bool  # whether anybody stands behind it
     company: bool  # whether anybody waits in the line
+
+
+FRONT = Standing((), inside=True, behind=False, company=False)  # and nothing known of those behind
 
 
 def count_inside(nodes: Sequence[Node], size: int) -> int:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar, cast
 
 from aiozk import exc, protocol
 
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
-__all__ = ["Decode", "Link", "OnWatch", "no_result"]
+__all__ = ["Decode", "Link", "OnWatch", "heard", "no_result", "settled"]
 
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Any], _T]
@@ -59,6 +60,7 @@ class Link(asyncio.Protocol):
         self._number = 0
         self._greeting: _Reply | None = None
         self._pending: dict[int, tuple[_Reply, Any, Decode[Any]]] = {}  # in the order of sending
+        self._kept: bytearray | None = None  # what is to be sent together
         self._oldest: _Reply | None = None
         self._overdue = 0
         self._heard_at = self._loop.time()
@@ -95,8 +97,23 @@ class Link(asyncio.Protocol):
         number = request.special_xid or self._next_number()
         self._pending[number] = (reply, protocol.response_xref[request.opcode], decode)
         payload = request.serialize(number)
-        self._transport.write(_SIZE.pack(len(payload)) + payload)
+        frame = _SIZE.pack(len(payload)) + payload
+        if self._kept is None:
+            self._transport.write(frame)
+        else:
+            self._kept += frame
         return reply
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send in one write what is sent inside the block, which must not wait."""
+        self._kept = bytearray()
+        try:
+            yield
+        finally:
+            kept, self._kept = self._kept, None
+            if not self.reason:
+                self._transport.write(kept)
 
     async def lost(self) -> str:
         """Return the reason when the connection is lost."""
@@ -199,7 +216,7 @@ class Link(asyncio.Protocol):
         if self._overdue >= _CHECKS:
             self.abort("no reply in time")
         elif not waits and self._loop.time() - self._heard_at >= self._pings_after - self._patience / _CHECKS:
-            self.send(protocol.PingRequest(), no_result).add_done_callback(lambda done: done.exception())
+            self.send(protocol.PingRequest(), no_result).add_done_callback(heard)
 
     def _end(self, reason: str) -> None:
         if self.reason:
@@ -216,6 +233,22 @@ class Link(asyncio.Protocol):
 
 def no_result(_: object) -> None:
     """Decode a reply that says nothing."""
+
+
+async def settled(*replies: asyncio.Future[Any]) -> None:
+    """Wait for all of them, whatever comes of them; no error is left unseen."""
+    for reply in replies:
+        reply.add_done_callback(heard)
+    for reply in reversed(replies):  # they come in the order of the requests: usually all are there with the last
+        if not reply.done():
+            with suppress(Exception):
+                await reply
+
+
+def heard(reply: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for."""
+    if not reply.cancelled():
+        reply.exception()
 
 
 def _as_error(where: str, kind: Any, code: int) -> BackendError:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-from aiodlock.errors import ConfigurationError, MissingDependencyError
+from aiodlock.errors import BackendError, BackendUnavailableError, ConfigurationError, MissingDependencyError
 
 try:
     import asyncmy
+    from asyncmy.errors import InterfaceError, MySQLError, OperationalError
 except ImportError as error:
     raise MissingDependencyError("the database of orders", extra="mysql") from error
 
@@ -22,17 +23,8 @@ class Database:
     """The database that *url* names, for one task at a time."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "mysql" or not parts.path[1:]:
-            raise ConfigurationError("the database of orders: give mysql://user:password@host:port/database")
         self.url = url
-        self._settings = {
-            "host": parts.hostname or "localhost",
-            "port": parts.port or 3306,
-            "user": unquote(parts.username or "root"),
-            "password": unquote(parts.password or ""),
-            "database": unquote(parts.path[1:]),
-        }
+        self._settings = _settings(url)
         self._connection: Any = None
 
     @property
@@ -52,7 +44,8 @@ class Database:
     async def open(self) -> None:
         """Connect anew."""
         await self.aclose()
-        self._connection = await asyncmy.connect(**self._settings, autocommit=True)
+        with self._told():
+            self._connection = await asyncmy.connect(**self._settings, autocommit=True)
 
     async def aclose(self) -> None:
         """Close without a word: a connection in doubt is not asked anything."""
@@ -62,26 +55,60 @@ class Database:
                 connection.close()
 
     async def begin(self) -> None:
-        await self._connection.begin()
+        with self._told():
+            await self._connection.begin()
 
     async def commit(self) -> None:
-        await self._connection.commit()
+        with self._told():
+            await self._connection.commit()
 
     async def query(self, statement: str, arguments: Sequence[object] = ()) -> Sequence[Sequence[Any]]:
         """Return the rows of one statement."""
-        async with self._connection.cursor() as cursor:
-            await cursor.execute(statement, arguments)
-            return list(await cursor.fetchall())
+        with self._told():
+            async with self._connection.cursor() as cursor:
+                await cursor.execute(statement, arguments)
+                return list(await cursor.fetchall())
 
     async def run(self, statements: str, arguments: Sequence[object] = ()) -> int:
         """Run statements parted by semicolons; return how many rows the last one changed."""
         changed = 0
-        async with self._connection.cursor() as cursor:
-            for statement in filter(str.strip, statements.split(";\n")):
-                changed = await cursor.execute(statement, arguments or None)
+        with self._told():
+            async with self._connection.cursor() as cursor:
+                for statement in filter(str.strip, statements.split(";\n")):
+                    changed = await cursor.execute(statement, arguments or None)
         return int(changed)
 
     async def run_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
         """Run one statement for many rows, in one round trip where it inserts."""
-        async with self._connection.cursor() as cursor:
-            await cursor.executemany(statement, rows)
+        with self._told():
+            async with self._connection.cursor() as cursor:
+                await cursor.executemany(statement, rows)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tell the driver's errors as ours, with the server and without its password."""
+        where = f"mysql://{self._settings['host']}:{self._settings['port']}"
+        try:
+            yield
+        except (OperationalError, InterfaceError, OSError, EOFError) as error:
+            raise BackendUnavailableError(f"{where}: {error}") from error
+        except MySQLError as error:
+            raise BackendError(f"{where}: {error}") from error
+
+
+def _settings(url: str) -> dict[str, Any]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "localhost", parts.port or 3306
+    except ValueError:  # of the port, or of brackets; the message would show the URL, and its password
+        parts = urlsplit("")
+        host, port = "", 0
+    if parts.scheme != "mysql" or not parts.path[1:]:
+        raise ConfigurationError("the database of orders: give mysql://user:password@host:port/database")
+    return {
+        "host": host,
+        "port": port,
+        "user": unquote(parts.username or "root"),
+        "password": unquote(parts.password or ""),
+        "database": unquote(parts.path[1:]),
+    }

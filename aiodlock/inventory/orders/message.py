@@ -49,7 +49,7 @@ class Message:
             move = _MOVES[facts["move"]]
             names = [facts["stock"], facts["order"], facts["buyer"]]
             numbers = [facts["quantity"], facts["segment"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise BackendDataError(f"no message about an order: {error!r}") from error
         if not all(map(_is_name, names)) or not all(map(_is_number, numbers)):
             raise BackendDataError("a message about an order with a name or number that no row can have")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiodlock.errors import BackendUnavailableError, MissingDependencyError
-from aiodlock.inventory.orders.driver import end, start
+from aiodlock.inventory.orders.driver import end, see_through
 
 try:
     from aiokafka import AIOKafkaProducer
@@ -67,7 +67,7 @@ class Publisher:
                 linger_ms=2,
                 request_timeout_ms=int(self._patience * 1000),
             )
-            await start(self._producer, within=2 * self._patience)
+            await see_through(self._producer.start(), within=2 * self._patience)
         return self._producer
 
     async def _throw_away(self) -> None:

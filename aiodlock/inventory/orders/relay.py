@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from aiodlock._core.cancel import finish
 from aiodlock.errors import ConfigurationError
-from aiodlock.events import TaskFailed
+from aiodlock.events import Event
 from aiodlock.inventory.orders.keeper import Keeper
 from aiodlock.inventory.orders.message import Message
 
@@ -23,7 +21,7 @@ _TTL = 5.0  # seconds after which another relay takes over from one that died
 _MOST_ENTRIES = 50  # read and published in one go: up to a hundred orders each
 
 
-class OutboxRelay:
+class OutboxRelay(Keeper):
     """Publishes the outbox of *stock* to *topic*, in a task of its own, from ``async with`` to its end.
 
     Any number of processes may run one: they elect who works. An entry is dropped from the outbox when Kafka has it on
@@ -34,49 +32,33 @@ class OutboxRelay:
     def __init__(self, stock: SegmentedStock, publisher: Publisher, *, topic: str, idle: float = 0.05) -> None:
         if not stock._terms.outbox:
             raise ConfigurationError(f"stock {stock.key!r} has no outbox: make it with outbox=True")
+        super().__init__(f"relay of {stock.key}", idle=idle, ended_within=_ENDED_WITHIN, on_event=self._emit)
         self.published = 0
         self._stock = stock
         self._publisher = publisher
         self._topic = topic
-        self._idle = idle
         self._done = ""
         self._election = stock._client.election(f"{stock.key}:outbox", ttl=_TTL)
-        self._keeper = Keeper(f"relay of {stock.key}", self._lead, idle=idle, on_event=self._tell)
 
-    async def __aenter__(self) -> Self:
-        self._keeper.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await finish(asyncio.ensure_future(self._end()), within=_ENDED_WITHIN)
-
-    async def _end(self) -> None:
-        await self._keeper.aclose()
-        await self._publisher.aclose()
-
-    @property
-    def failures(self) -> int:
-        """How often it had to begin again."""
-        return self._keeper.failures
-
-    async def _lead(self) -> bool:
+    async def _step(self) -> bool:
         async with self._election.leadership():
             while True:
                 if not await self._publish_some():
                     await asyncio.sleep(self._idle)
+                self._got_on()
+
+    async def _end(self) -> None:
+        await self._publisher.aclose()
 
     async def _publish_some(self) -> bool:
         entries = await self._stock.read_outbox(self._done, most=_MOST_ENTRIES)
-        messages = [Message(self._stock.key, movement) for entry in entries for movement in entry.movements]
         if not entries:
             return False
+        messages = [Message(self._stock.key, movement) for entry in entries for movement in entry.movements]
         await self._publisher.publish(self._topic, [(message.key, message.encode()) for message in messages])
         self._done = entries[-1].id
         self.published += len(messages)
         return True
 
-    def _tell(self, event: object) -> None:
-        assert isinstance(event, TaskFailed)
+    def _emit(self, event: Event) -> None:
         self._stock._client._at_work().emit(event)

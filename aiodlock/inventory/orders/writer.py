@@ -11,17 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
 
-from aiodlock._core.cancel import finish
 from aiodlock._core.stock import Move
 from aiodlock.errors import BackendDataError, BackendUnavailableError
 from aiodlock.events import EventSink
 from aiodlock.inventory.orders.database import Database
-from aiodlock.inventory.orders.driver import end, start
+from aiodlock.inventory.orders.driver import end, see_through
 from aiodlock.inventory.orders.keeper import Keeper
 from aiodlock.inventory.orders.message import Message
 from aiodlock.inventory.orders.publisher import Publisher
@@ -30,6 +29,7 @@ __all__ = ["OrderWriter", "Rows"]
 
 _STATES = {Move.RESERVED: 1, Move.TAKEN: 2, Move.CONFIRMED: 3, Move.RETURNED: 4}
 _MOST_RECORDS = 1000  # in one transaction
+_LONGEST_KEY, _LONGEST_LETTER = 1_000, 900_000  # bytes of a dead letter
 _ENDED_WITHIN = 10.0
 _POLL = 0.2
 _PATIENCE = 10.0
@@ -51,7 +51,11 @@ def _sql(name: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
 
 
-class OrderWriter:
+async def _has_tables(database: Database) -> bool:
+    return bool(await database.query("SHOW TABLES LIKE 'aiodlock\\_offsets'"))  # the last one to be made
+
+
+class OrderWriter(Keeper):
     """Reads *topic* and writes rows into *database* (``mysql://user:password@host:port/name``), from ``async with`` on.
 
     Any number of processes may run one under the same *group*; each has its part of the topic. A message that is none
@@ -68,6 +72,7 @@ class OrderWriter:
         dead_letters: str | None = None,
         on_event: EventSink | None = None,
     ) -> None:
+        super().__init__(f"writer of {topic}", idle=0.0, ended_within=_ENDED_WITHIN, on_event=on_event)
         self.written = 0
         self.poisoned = 0
         self._bootstrap = bootstrap
@@ -78,27 +83,8 @@ class OrderWriter:
         self._database = Database(database)
         self._consumer: Any = None
         self._next: dict[TopicPartition, int] = {}
+        self._mishap: Exception | None = None  # of a listener, whose errors the driver keeps to itself
         self._turn = asyncio.Lock()  # at the database: partitions are given to us while we write
-        self._keeper = Keeper(f"writer of {topic}", self._step, idle=0.0, on_event=on_event)
-
-    async def __aenter__(self) -> Self:
-        self._keeper.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await finish(asyncio.ensure_future(self._end()), within=_ENDED_WITHIN)
-
-    async def _end(self) -> None:
-        await self._keeper.aclose()
-        await self._let_go()
-        await self._publisher.aclose()
-
-    @property
-    def failures(self) -> int:
-        """How often it had to begin again."""
-        return self._keeper.failures
 
     @property
     def has_part(self) -> bool:
@@ -118,7 +104,10 @@ class OrderWriter:
         consumer, next_ = self._consumer, dict(self._next)
         if consumer is None or not next_:
             raise BackendUnavailableError(f"the writer of {self._topic!r} has no part of it yet: ask again")
-        ends = await consumer.end_offsets(list(next_))
+        try:
+            ends = await see_through(consumer.end_offsets(list(next_)), within=_PATIENCE)
+        except (KafkaError, TimeoutError) as error:
+            raise BackendUnavailableError(f"kafka://{self._bootstrap}: {error!r}, ask again") from error
         return sum(max(0, ends[partition] - offset) for partition, offset in next_.items())
 
     async def rows(self, stock: str) -> Rows:
@@ -126,11 +115,16 @@ class OrderWriter:
 
         Cancellation: nothing is left behind.
         """
+        try:
+            return await see_through(self._rows(stock), within=_PATIENCE)
+        except TimeoutError as error:
+            raise BackendUnavailableError(f"the database of {self._topic!r}: {error}") from error
+
+    async def _rows(self, stock: str) -> Rows:
         async with Database(self._database.url) as database:
-            sums = (
-                "COUNT(*), COALESCE(SUM(IF(state < 4, quantity, 0)), 0), COALESCE(SUM(IF(state = 4, quantity, 0)), 0)"
-            )
-            found = await database.query(f"SELECT {sums} FROM aiodlock_orders WHERE stock = %s", (stock.encode(),))
+            if not await _has_tables(database):
+                return Rows(0, 0, 0)
+            found = await database.query(_sql("rows"), (stock.encode(),))
         return Rows(*(int(one) for one in found[0]))
 
     async def _step(self) -> bool:
@@ -139,6 +133,8 @@ class OrderWriter:
             async with asyncio.timeout(_PATIENCE):
                 await self._ready()
                 found = await self._consumer.getmany(timeout_ms=int(_POLL * 1000), max_records=_MOST_RECORDS)
+                if self._mishap is not None:
+                    raise self._mishap
                 if found:
                     async with self._turn:
                         await self._write(found)
@@ -147,11 +143,15 @@ class OrderWriter:
             await self._let_go()
             raise
 
+    async def _end(self) -> None:
+        await self._let_go()
+        await self._publisher.aclose()
+
     async def _ready(self) -> None:
         if self._consumer is not None:
             return
         await self._database.open()
-        if not await self._database.query("SHOW TABLES LIKE 'aiodlock\\_offsets'"):
+        if not await _has_tables(self._database):
             await self._database.run(_sql("schema"))
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
@@ -163,22 +163,29 @@ class OrderWriter:
             session_timeout_ms=6000,
             heartbeat_interval_ms=1000,
         )
-        await start(self._consumer, within=_PATIENCE)
+        await see_through(self._consumer.start(), within=_PATIENCE)
         self._consumer.subscribe([self._topic], listener=_Resume(self))
 
     async def _let_go(self) -> None:
         consumer, self._consumer = self._consumer, None
+        self._mishap = None
         self._next.clear()
         await self._database.aclose()
         if consumer is not None:
             await end(consumer.stop, consumer._client.close)
 
-    async def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Go on in each of *partitions* behind the last message that has its row."""
-        async with self._turn:
-            for partition in partitions:
-                self._next[partition] = await self._offset_of(partition)
-                self._consumer.seek(partition, self._next[partition])
+    async def _resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Go on in each of *partitions* behind the last message that has its row.
+
+        The driver reads nothing meanwhile, so the time limit of a step is one of this as well.
+        """
+        try:
+            async with self._turn:
+                for partition in partitions:
+                    self._next[partition] = await self._offset_of(partition)
+                    self._consumer.seek(partition, self._next[partition])
+        except Exception as error:
+            self._mishap = error
 
     async def _offset_of(self, partition: TopicPartition) -> int:
         which = partition.topic.encode(), partition.partition
@@ -220,18 +227,18 @@ class _Resume(ConsumerRebalanceListener):  # type: ignore[misc]
             self._writer._next.pop(partition, None)
 
     async def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
-        await self._writer.resume(assigned)
+        await self._writer._resume(assigned)
 
 
 def _sorted(records: Any) -> tuple[list[Message], list[tuple[bytes, bytes]]]:
-    """Return the messages about orders, and the others as they came."""
+    """Return the messages about orders, and the others as they came, as far as a broker takes them uncompressed."""
     orders: list[Message] = []
     poison: list[tuple[bytes, bytes]] = []
     for record in records:
         try:
             orders.append(Message.decode(record.value))
         except BackendDataError:
-            poison.append((record.key or b"", record.value or b""))
+            poison.append(((record.key or b"")[:_LONGEST_KEY], (record.value or b"")[:_LONGEST_LETTER]))
     return orders, poison
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 
 from aiodlock.testing.servers.base import HOST, Server
+from aiodlock.testing.servers.resp import RefusedError, ask, info
 
-__all__ = ["RedisServer", "ask"]
+__all__ = ["RedisServer"]
 
 
 class RedisServer(Server):
@@ -35,15 +35,10 @@ class RedisServer(Server):
 
     def is_ready(self) -> bool:
         """Tell whether our process, not another one on this port, answers commands."""
-        answer = ask(self.port, "PING", "INFO server")
-        ours = answer.startswith(b"+PONG") and b"process_id:%d\r\n" % self.pid in answer
-        return ours or answer.startswith(b"-NOAUTH")
-
-
-def ask(port: int, *commands: str, within: float = 1.0) -> bytes:
-    """Return the raw replies of a Redis server, or of a sentinel, to some plain commands."""
-    with socket.create_connection((HOST, port), within) as connection:
-        connection.sendall("".join(f"{command}\r\n" for command in commands).encode())
-        connection.shutdown(socket.SHUT_WR)  # the server answers, then closes; a sentinel knows no QUIT
-        with connection.makefile("rb") as replies:
-            return replies.read()
+        try:
+            ask(self.port, "PING", within=1.0)  # refused while it loads its data
+            return b"process_id:%d\r\n" % self.pid in info(self.port, "server")
+        except RefusedError as refusal:
+            if str(refusal).startswith("NOAUTH"):
+                return True
+            raise

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiodlock.testing.servers.base import HOST
-from aiodlock.testing.servers.redis import RedisServer, ask
+from aiodlock.testing.servers.redis import RedisServer
+from aiodlock.testing.servers.resp import ask, info
 
 __all__ = ["RedisReplica"]
 
@@ -22,15 +23,13 @@ class RedisReplica(RedisServer):
     def is_ready(self) -> bool:
         if not super().is_ready():
             return False
-        info = ask(self.port, "INFO replication")
-        if b"role:master" in info:
+        own = info(self.port, "replication")
+        if b"role:master" in own:
             return True  # somebody has promoted it already
-        master = int(info.partition(b"master_port:")[2].split()[0])
+        master = int(own.partition(b"master_port:")[2].split()[0])
         # Its own word comes too early: the master counts it only after the first confirmation.
-        return b"port=%d,state=online" % self.port in ask(master, "INFO replication")
+        return b"port=%d,state=online" % self.port in info(master, "replication")
 
     def promote(self) -> None:
         """Make it a master with what it has; nobody else is told."""
-        answer = ask(self.port, "REPLICAOF NO ONE")
-        if answer != b"+OK\r\n":
-            raise RuntimeError(f"{self!r} was not promoted: {answer.decode()}")
+        ask(self.port, "REPLICAOF", "NO", "ONE")

@@ -6,11 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from aiodlock.testing.servers.base import HOST, Server, ServerFailedError
-from aiodlock.testing.servers.redis import RedisServer, ask
+from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.replica import RedisReplica
+from aiodlock.testing.servers.resp import ask, info
 
 __all__ = ["RedisSentinel", "SentinelService"]
 
@@ -49,7 +50,7 @@ class RedisSentinel(Server):
         return (self.program, str(self._config))
 
     def is_ready(self) -> bool:
-        return b"process_id:%d\r\n" % self.pid in ask(self.port, "INFO server")
+        return b"process_id:%d\r\n" % self.pid in info(self.port, "server")
 
 
 class SentinelService:
@@ -81,7 +82,8 @@ class SentinelService:
         """Have the sentinels make a replica the master, as an operator would; return it when all agree."""
         old = self.master
         self._until(
-            lambda: ask(self.sentinels[0].port, f"SENTINEL FAILOVER {self.service}") == b"+OK\r\n", "a failover"
+            lambda: ask(self.sentinels[0].port, "SENTINEL", "FAILOVER", self.service, within=1.0) == b"OK",
+            "a failover",
         )
         return self.replaced(old)
 
@@ -98,9 +100,9 @@ class SentinelService:
         master = self.master
         for server in self.servers:
             if server is not master:
-                ask(server.port, f"REPLICAOF {HOST} {master.port}")
+                ask(server.port, "REPLICAOF", HOST, master.port)
         wanted = b"connected_slaves:%d" % (len(self.servers) - 1)
-        self._until(lambda: wanted in ask(master.port, "INFO replication"), "all replicas")
+        self._until(lambda: wanted in info(master.port, "replication"), "all replicas")
 
     def __enter__(self) -> Self:
         try:
@@ -122,17 +124,17 @@ class SentinelService:
 
     def _named(self) -> set[int]:
         """Return the ports of the masters that the running sentinels name."""
-        question = f"SENTINEL GET-MASTER-ADDR-BY-NAME {self.service}"
-        answers = [ask(sentinel.port, question).split() for sentinel in self.sentinels if sentinel.running]
-        return {int(answer[-1]) for answer in answers if answer}
+        question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
+        answers = [ask(sentinel.port, *question, within=1.0) for sentinel in self.sentinels if sentinel.running]
+        return {int(cast(bytes, answer[-1])) for answer in answers if isinstance(answer, list)}
 
     def _agreed(self) -> bool:
         named = self._named()
-        return len(named) == 1 and b"role:master" in ask(named.pop(), "INFO replication")
+        return len(named) == 1 and b"role:master" in info(named.pop(), "replication")
 
     def _complete(self) -> bool:
         wanted = b"slaves=2,sentinels=3"
-        return all(wanted in ask(sentinel.port, "INFO sentinel") for sentinel in self.sentinels)
+        return all(wanted in info(sentinel.port, "sentinel") for sentinel in self.sentinels)
 
     def _until(self, is_so: Callable[[], bool], what: str, *, within: float = 60.0) -> None:
         end = time.monotonic() + within

@@ -10,7 +10,7 @@ from pathlib import Path
 from aiodlock.testing.servers.base import HOST, MissingServerError, free_ports
 from aiodlock.testing.servers.redis import RedisServer
 
-__all__ = ["TlsRedisServer", "make_certificates"]
+__all__ = ["TlsRedisServer", "authority_in", "make_certificates", "tls_options"]
 
 # Two authorities: the server's, and one that has not signed it.
 _MAKE = f"""
@@ -27,6 +27,21 @@ openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 
 def make_certificates(directory: Path) -> None:
     """Make ``server.crt`` and ``server.key``, for loopback, and ``ca.crt``, which signed it; ``other.crt`` did not."""
     subprocess.run(["sh", "-e", "-c", _MAKE], cwd=directory, check=True, capture_output=True)
+
+
+def authority_in(directory: str | Path) -> Path:
+    """Return the certificate of the authority that signed the servers of *directory*."""
+    return Path(directory) / "ca.crt"
+
+
+def tls_options(directory: Path) -> list[str]:
+    """Return a Redis' options for the certificates in *directory*; they are made if they are not there yet."""
+    authority = authority_in(directory)
+    if not authority.exists():
+        make_certificates(directory)
+    files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": authority.name}
+    options = [word for name, file in files.items() for word in (f"--tls-{name}", str(directory / file))]
+    return [*options, "--tls-auth-clients", "no"]
 
 
 class TlsRedisServer(RedisServer):
@@ -52,7 +67,7 @@ class TlsRedisServer(RedisServer):
 
     @property
     def authority(self) -> Path:
-        return self.directory / "ca.crt"
+        return authority_in(self.directory)
 
     @property
     def other_authority(self) -> Path:
@@ -60,8 +75,4 @@ class TlsRedisServer(RedisServer):
         return self.directory / "other.crt"
 
     def command(self) -> Sequence[str]:
-        if not self.authority.exists():
-            make_certificates(self.directory)
-        files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt"}
-        options = [word for name, file in files.items() for word in (f"--tls-{name}", str(self.directory / file))]
-        return (*super().command(), "--tls-port", str(self.tls_port), "--tls-auth-clients", "no", *options)
+        return (*super().command(), "--tls-port", str(self.tls_port), *tls_options(self.directory))

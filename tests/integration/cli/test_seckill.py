@@ -9,13 +9,15 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 import aiodlock
-from aiodlock.cli.sale import Run, Shelf, Terms, jain, quantile, ways_of
+from aiodlock.cli.sale import Run, Terms, jain, quantile
 from aiodlock.cli.seckill import check
 from aiodlock.cli.session import Stop
+from aiodlock.cli.ways import Shelf, ways_of
 from tests.integration.cli.support import AIODLOCK, Cli, OnScreen
 
 SMALL = ("--buyers", "400", "--stock", "200", "--concurrency", "50", "--segments", "4", "--work", "0")
@@ -88,6 +90,25 @@ def test_a_picture_that_cannot_be_saved_is_one_line(cli: Cli) -> None:
     assert "missing/sale.svg" in ended.stderr.splitlines()[-1]
 
 
+def test_a_report_says_what_the_figures_say(cli: Cli, tmp_path: Path) -> None:
+    """One page, well-formed: the figures of --json, the table made from them, and a chart of each."""
+    ended = cli("seckill", *SMALL, "--json", "--report", "sale.html")
+    assert ended.returncode == 0, ended.stderr
+    told, page = json.loads(ended.stdout), ElementTree.parse(tmp_path / "sale.html")
+    assert json.loads(page.findtext(".//script[@id='figures']") or "") == told
+    rows = [[cell.text for cell in row] for row in page.findall(".//table[@id='result']/tbody/tr")]
+    for way, row, section in zip(told["ways"], rows, page.findall(".//section"), strict=True):
+        assert row[0] == section.findtext("h2") == way["way"]
+        assert row[1] == f"{way['orders_per_second']:,.0f}"
+        assert row[4:] == [f"{way['sold']:,}", f"{way['oversold']:,}", f"{way['fairness']:.3f}"]
+        waited = [title.text or "" for title in section.findall(".//figure[@class='waits']//title")]
+        assert sum(int(words.split()[0].replace(",", "")) for words in waited) == way["sold"]
+        left = [title.text or "" for title in section.findall(".//figure[@class='segments']//title")]
+        last = way["course"]["looks"][-1]
+        assert left == [f"segment {number}: {one:,} at the end" for number, one in enumerate(last["left"])]
+        assert last["sold"] == way["sold"]
+
+
 def test_interrupted_it_ends_at_once() -> None:
     """Ctrl-C in the middle: status 130, no traceback."""
     command = [*AIODLOCK, "seckill", "--buyers", "100000", "--stock", "100000"]
@@ -123,6 +144,9 @@ class _Careless:
     async def buy(self, buyer: str) -> tuple[bool, float]:
         return await self._shelf.sell(0), 0.0
 
+    async def left(self) -> list[int]:
+        return self._shelf.left
+
 
 class _Lazy(_Careless):
     """Another: it turns every second buyer away."""
@@ -153,7 +177,19 @@ async def test_the_same_seed_is_the_same_crowd() -> None:
     assert first == again != other
 
 
-@pytest.mark.parametrize(("broken", "stock", "word"), [(_Careless, 50, "oversold"), (_Lazy, 100, "25 unsold")])
+class _Closed(_Careless):
+    """A third one: it sells nothing at all."""
+
+    name = "closed"
+
+    async def buy(self, buyer: str) -> tuple[bool, float]:
+        return False, 0.0
+
+
+@pytest.mark.parametrize(
+    ("broken", "stock", "word"),
+    [(_Careless, 50, "oversold"), (_Lazy, 100, "25 unsold"), (_Closed, 100, "100 unsold")],
+)
 async def test_a_broken_lock_is_exposed(broken: type[_Careless], stock: int, word: str) -> None:
     """What oversells, or leaves stock while buyers are sent away, ends with an error."""
     outcome = await Run(replace(TERMS, stock=stock), broken(Shelf(stock, segments=1, work=0.0))).sell()

@@ -73,8 +73,9 @@ class Shop:
 
 
 @pytest.fixture
-async def shop(redis: RedisServer) -> AsyncIterator[Shop]:
-    async with aiodlock.connect(redis.url) as locks:
+async def shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+    """A shop whose stock is on Redis, or where the test's parameter says."""
+    async with aiodlock.connect(request.getfixturevalue(getattr(request, "param", "redis")).url) as locks:
         yield Shop(locks.stock(f"stock-{next(_numbers)}", segments=3, outbox=True))
 
 
@@ -104,8 +105,13 @@ async def has_failed(sink: KafkaSink) -> bool:
     return sink.failures > 0
 
 
+async def has_begun(sink: KafkaSink) -> bool:
+    """Tell whether all that it took is on its way."""
+    return sink.waiting > 0 and not sink._events
+
+
 async def has_told_all(sink: KafkaSink) -> bool:
-    return not sink._events
+    return not sink.waiting
 
 
 async def rows_become(writer: OrderWriter, stock: str, expected: tuple[int, int, int], *, within: float = 30.0) -> None:

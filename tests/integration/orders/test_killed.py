@@ -61,6 +61,8 @@ async def test_whoever_is_killed_each_accepted_order_is_one_row(
             crew.kill("writer", at=dice.randrange(1, 3))
             shops[0].await_event("did", within=30, count=50)
             shops[0].kill()
+            for one in (*shops[1:], crew.at_work["relay"]):  # who has not connected yet would not find it
+                one.await_event("did", within=30)
             redis.crash()
             redis.start()
             kafka.crash()

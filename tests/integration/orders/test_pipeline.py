@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 import aiodlock
 from aiodlock._core.stock import Entry, Move, Movement
-from aiodlock.errors import BackendUnavailableError, ConfigurationError
+from aiodlock.errors import BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.events import Event, StockTaken, TaskFailed
-from aiodlock.inventory.orders import Message, OrderWriter, OutboxRelay, Publisher, reconcile
+from aiodlock.inventory.orders import Message, OrderWriter, OutboxRelay, Publisher, Rows, reconcile
 from aiodlock.inventory.orders.database import Database
+from aiodlock.inventory.orders.keeper import _FIRST_PAUSE
 from aiodlock.sinks.kafka import KafkaSink
-from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer
+from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer, free_ports
 from tests.integration.orders.conftest import (
     Shop,
+    has_begun,
     has_failed,
     has_part,
     has_told_all,
@@ -47,6 +49,7 @@ async def read(kafka: KafkaServer, topic: str, count: int) -> list[bytes]:
     return values
 
 
+@pytest.mark.parametrize("shop", ["redis", "mariadb"], indirect=True)
 async def test_every_accepted_order_is_one_row(
     kafka: KafkaServer, mariadb: MariaDBServer, shop: Shop, topic: str
 ) -> None:
@@ -121,6 +124,8 @@ async def test_a_relay_that_fails_at_any_point_loses_nothing(
         await landed(writer, shop)
         assert relay.failures == 3
         assert writer.written >= relay.published
+        await until(lambda: is_empty(shop))
+        assert relay._pause == _FIRST_PAUSE  # after work that was done a failure is the first one again
 
 
 async def test_reservations_go_back_while_only_the_relay_looks(
@@ -182,7 +187,7 @@ async def test_poison_goes_to_the_dead_letters_and_the_rest_goes_on(
     kafka: KafkaServer, mariadb: MariaDBServer, topic: str
 ) -> None:
     publisher = Publisher(kafka.bootstrap)
-    bad = [b"", b"{}", b"\xff", b'{"stock": "s", "move": "sold"}', b"[1]"]
+    bad = [b"", b"{}", b"\xff", b'{"stock": "s", "move": "sold"}', b"[1]", b"[" * 100_000]
     good = message(3, stock=topic)[1]
     bad += [good.replace(b'"o-3"', name) for name in (b'"\\ud800"', b"3", b'"' + b"x" * 256 + b'"')]
     bad += [good.replace(b'"quantity": 2', b'"quantity": ' + number) for number in (b"-1", b"1.5", b"4294967296")]
@@ -195,6 +200,23 @@ async def test_poison_goes_to_the_dead_letters_and_the_rest_goes_on(
         # At least once each: a batch that was not committed is read, and put there, again.
         assert set(await read(kafka, f"{topic}.dead-letters", len(bad))) == set(bad)
         assert writer.poisoned >= len(bad)
+
+
+async def test_poison_too_long_for_the_dead_letters_is_cut(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str
+) -> None:
+    """Packed tightly a producer may send what nobody can publish unpacked; the others do not wait behind it."""
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, compression_type="gzip", max_request_size=4_000_000)
+    await producer.start()
+    await producer.send_and_wait(topic, b"x" * 2_000_000, key=b"y" * 1_000_000, partition=0)
+    key, value = message(1, stock=topic)
+    await producer.send_and_wait(topic, value, key=key, partition=0)
+    await producer.stop()
+    async with OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer:
+        await rows_become(writer, topic, (1, 2, 0))
+        (letter,) = set(await read(kafka, f"{topic}.dead-letters", 1))
+    assert 100_000 < len(letter) < 1_000_000
+    assert set(letter) == set(b"x")
 
 
 class OffsetFirst(OrderWriter):
@@ -243,6 +265,93 @@ async def test_a_database_that_kills_connections_loses_no_row(
             await rows_become(writer, topic, (500, 1000, 0))
     assert writer.failures >= 3
     assert all(isinstance(event, TaskFailed) for event in events)
+
+
+async def test_a_database_that_falls_silent_while_offsets_are_read_costs_time_only(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver waits for our listener without an end; the writer does not."""
+    offset_of, is_silent, is_told = OrderWriter._offset_of, asyncio.Event(), asyncio.Event()
+
+    async def ask_in_silence(self: OrderWriter, partition: TopicPartition) -> int:
+        if not is_silent.is_set():
+            is_silent.set()
+            mariadb.pause()
+        return await offset_of(self, partition)
+
+    def hear(event: Event) -> None:
+        if is_silent.is_set():
+            is_told.set()
+
+    monkeypatch.setattr("aiodlock.inventory.orders.writer._PATIENCE", 5.0)
+    monkeypatch.setattr(OrderWriter, "_offset_of", ask_in_silence)
+    publisher = Publisher(kafka.bootstrap)
+    await publisher.publish(topic, [message(n, stock=topic) for n in range(10)])
+    await publisher.aclose()
+    async with OrderWriter(kafka.bootstrap, mariadb.url, topic=topic, on_event=hear) as writer:
+        try:
+            async with asyncio.timeout(25):
+                await is_told.wait()
+        finally:
+            mariadb.resume()
+        await rows_become(writer, topic, (10, 20, 0))
+
+
+async def test_a_cancel_does_not_enter_the_driver_of_the_database(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting rows is seen through, however often it is cancelled, and the cancel comes out at the end."""
+    torn, opened, open_ = list[BaseException](), asyncio.Event(), Database.open
+
+    async def watched(self: Database) -> None:
+        opened.set()
+        try:
+            await open_(self)
+        except BaseException as error:
+            torn.append(error)
+            raise
+
+    monkeypatch.setattr(Database, "open", watched)
+    with mariadb.paused():
+        counting = asyncio.create_task(OrderWriter(kafka.bootstrap, mariadb.url, topic=topic).rows(topic))
+        await opened.wait()
+        for _ in range(3):
+            counting.cancel()
+            await asyncio.sleep(0)
+        assert not counting.done()
+    with pytest.raises(asyncio.CancelledError):
+        await counting
+    assert torn == []
+
+
+async def test_a_database_without_our_tables_has_no_rows(
+    kafka: KafkaServer, mariadb: MariaDBServer, topic: str
+) -> None:
+    """The writer makes them when it starts; whoever counts before that sees none."""
+    async with Database(mariadb.url) as database:
+        await database.run("CREATE DATABASE IF NOT EXISTS empty")
+    empty = mariadb.url.replace(f"/{mariadb.database}", "/empty")
+    assert await OrderWriter(kafka.bootstrap, empty, topic=topic).rows(topic) == Rows(0, 0, 0)
+
+
+async def test_what_the_database_says_is_told_as_ours(kafka: KafkaServer, mariadb: MariaDBServer, topic: str) -> None:
+    """A server that is away, and a statement it does not like; with the address, without the password."""
+    (port,) = free_ports(1)
+    away = OrderWriter(kafka.bootstrap, f"mysql://ann:secret@127.0.0.1:{port}/shop", topic=topic)
+    with pytest.raises(BackendUnavailableError, match=f"mysql://127.0.0.1:{port}: ") as told:
+        await away.rows(topic)
+    assert "secret" not in str(told.value)
+    async with Database(mariadb.url) as database:
+        with pytest.raises(BackendError, match="no_such_table"):
+            await database.query("SELECT * FROM no_such_table")
+
+
+@pytest.mark.parametrize("url", ["", "mysql://127.0.0.1", "redis://127.0.0.1/0", "mysql://u:secret@h:x/db"])
+def test_a_url_that_names_no_database_is_refused(url: str) -> None:
+    """Before any I/O, and without its password."""
+    with pytest.raises(ConfigurationError, match="give mysql://") as told:
+        Database(url)
+    assert "secret" not in str(told.value)
 
 
 async def test_writers_that_do_not_know_of_each_other_write_each_row_once(
@@ -335,6 +444,21 @@ async def test_events_of_locks_and_stock_reach_kafka_in_order_per_key(
     assert names[topic] == ["lock.acquired", "lock.released"] * 3
     assert [*dict.fromkeys(names[stock.key])] == ["stock.taken", "stock.returned"]
     assert sink.dropped == 0
+
+
+async def test_events_under_way_are_not_dropped(kafka: KafkaServer, topic: str) -> None:
+    """What is told is published or dropped, and counted once."""
+    sink = KafkaSink(kafka.bootstrap, topic=topic, bound=3)
+    for number in range(3):
+        sink(StockTaken("sku", f"o-{number}", 1, 0))
+    async with sink:
+        with kafka.paused():
+            await until(lambda: has_begun(sink))
+            for number in range(3, 8):
+                sink(StockTaken("sku", f"o-{number}", 1, 0))
+    orders = [json.loads(value)["order"] for value in await read(kafka, topic, 6)]
+    assert [*dict.fromkeys(orders)] == ["o-0", "o-1", "o-2", "o-5", "o-6", "o-7"]
+    assert (sink.published, sink.dropped, sink.waiting) == (6, 2, 0)
 
 
 def test_a_sink_drops_the_oldest_and_counts() -> None:

@@ -9,10 +9,14 @@ from itertools import count
 
 import pytest
 
+import aiodlock
+from aiodlock import LockClient
 from aiodlock._core.line import Inside, LineId, Ticket, TicketId, Waiting
+from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis import backend as backend_module
 from aiodlock.backends.redis.scripts import Script
 from aiodlock.testing.servers import RedisServer
+from tests.acceptance import acceptance
 from tests.integration.redis.conftest import Client
 
 _new_ids = (TicketId(f"n{number}") for number in count(1))
@@ -53,6 +57,32 @@ async def test_an_uncontended_join_of_a_hashed_key_makes_at_most_six_calls(clien
     await client.backend.join(ticket())
     joined = await counted(client, lambda: client.backend.join(mine))
     assert sum(joined.values()) - joined["evalsha"] <= 6
+
+
+@acceptance(25)
+async def test_a_client_has_one_subscription_whatever_it_does(client: Client, server: RedisServer) -> None:
+    """Five thousand visits to five keys, by fifty tasks of each of two clients."""
+    before = {*await client.do("PUBSUB", "CHANNELS")}
+
+    async def visit(locks: LockClient) -> None:
+        for number in range(50):
+            async with locks.lock(f"subscription-{number % 5}"):
+                pass
+
+    async with aiodlock.connect(server.url) as one, aiodlock.connect(server.url) as two:
+        backends = [locks.backend for locks in (one, two)]
+        channels = {backend._calls.channel for backend in backends if isinstance(backend, RedisBackend)}
+        await asyncio.gather(*(visit(locks) for locks in (one, two) for _ in range(50)))
+        assert len(channels) == 2
+        assert {*await client.do("PUBSUB", "CHANNELS")} - before == channels
+    await until_none(client, channels)
+
+
+async def until_none(client: Client, channels: set[bytes]) -> None:
+    """Return when nobody listens to *channels* any more."""
+    async with asyncio.timeout(5.0):
+        while not channels.isdisjoint(await client.do("PUBSUB", "CHANNELS")):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 async def test_thousands_who_wait_are_renewed_in_few_calls(client: Client, ticket: Make) -> None:

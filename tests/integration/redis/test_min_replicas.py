@@ -15,7 +15,7 @@ from aiodlock.backends.redis import RedisBackend, confirmed
 from aiodlock.backends.redis.scripts import load, to_answer
 from aiodlock.errors import ConfigurationError
 from aiodlock.testing.servers import RedisServer
-from aiodlock.testing.servers.redis import ask
+from aiodlock.testing.servers.resp import info
 from tests.integration.redis.conftest import Client, Pair, client_of, until
 
 Connect = Callable[..., Awaitable[Client]]
@@ -65,7 +65,7 @@ async def test_commands_of_one_moment_share_a_wait(connect: Connect, pair: Pair,
     answers = await asyncio.gather(*(client.backend.join(ticket()) for _ in range(100)))
     assert {type(answer) for answer in answers} == {Gone}
     assert loop.time() - began < 10  # one after the other: 33 s
-    waits = ask(pair.master.port, "INFO commandstats").partition(b"cmdstat_wait:calls=")[2].partition(b",")[0]
+    waits = info(pair.master.port, "commandstats").partition(b"cmdstat_wait:calls=")[2].partition(b",")[0]
     assert int(waits) <= 5
     await client.backend.aclose()
 
@@ -75,9 +75,9 @@ async def test_a_join_asked_again_is_written_again(connect: Connect, server: Red
     client = await connect()
     mine = ticket()
     await client.backend.join(mine)
-    before = ask(server.port, "INFO commandstats").partition(b"cmdstat_hset:calls=")[2].partition(b",")[0]
+    before = info(server.port, "commandstats").partition(b"cmdstat_hset:calls=")[2].partition(b",")[0]
     assert isinstance(await client.backend.join(mine), Inside)
-    after = ask(server.port, "INFO commandstats").partition(b"cmdstat_hset:calls=")[2].partition(b",")[0]
+    after = info(server.port, "commandstats").partition(b"cmdstat_hset:calls=")[2].partition(b",")[0]
     assert int(after) == int(before) + 1
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import aiodlock
-from aiodlock._core.ledger import Ledger
 from aiodlock._core.line import LineId
-from aiodlock._core.stock import Differs, Movement, Returned, SoldOut, Take, Taken, Terms
+from aiodlock._core.stock import Differs, Returned, SoldOut, Take, Taken, Terms
 from aiodlock.backends.redis.acl import STOCKING, acl_line
 from aiodlock.backends.redis.stock import RedisStockroom
 from aiodlock.errors import BackendError
 from aiodlock.testing.servers import RedisServer
+from tests.integration.ledgers import compare
 from tests.integration.redis.conftest import Client
 from tests.integration.redis.test_cost import counted
 
@@ -28,67 +27,10 @@ def new_terms(**facts: Any) -> Terms:
     return Terms(f"stock-{next(_numbers)}", **facts)
 
 
-class Both:
-    """The same asked of the scripts and of the ledger; time is short against every life."""
-
-    def __init__(self, client: Client, terms: Terms) -> None:
-        self.room = client.backend.stock(terms)
-        self.ledger = Ledger(terms)
-
-    async def ask(self, verb: str, *arguments: Any) -> Any:
-        answer = await getattr(self.room, verb)(*arguments)
-        if verb == "confirm":
-            arguments = arguments[:1]
-        assert answer == getattr(self.ledger, verb)(*arguments, 0.0), (verb, arguments)
-        return answer
-
-
-def any_takes(dice: random.Random, terms: Terms) -> list[Take]:
-    def one() -> Take:
-        order, buyer = f"o{dice.randrange(60)}", f"买家-{dice.randrange(30)}"
-        home = dice.randrange(terms.segments)
-        return Take(order, buyer, dice.choice((1, 1, 2, 5)), home, dice.choice((0.0, 0.0, 600.0)), dice.random() < 0.2)
-
-    return [one() for _ in range(dice.choice((1, 2, 30)))]
-
-
 @pytest.mark.parametrize("seed", range(12))
 async def test_the_scripts_answer_what_the_ledger_answers(client: Client, seed: int) -> None:
     """Answer for answer: segment, what is left, and the movements in the outbox."""
-    dice = random.Random(seed)
-    terms = new_terms(segments=dice.choice((1, 2, 7)), once_per_buyer=dice.random() < 0.5, outbox=True)
-    both = Both(client, terms)
-    operations = [f"op{number}" for number in range(5)]
-
-    def order_and_buyer() -> tuple[str, str]:
-        order = f"o{dice.randrange(60)}"
-        known = both.ledger._orders.get(order)
-        return order, known.buyer if known and dice.random() < 0.9 else "eve"
-
-    for _ in range(150):
-        match dice.randrange(10):
-            case 0:
-                await both.ask("load", dice.randrange(40), dice.choice(operations))
-            case 1:
-                await both.ask("add", dice.randrange(1, 9), dice.choice(operations))
-            case 2 | 3 | 4 | 5:
-                await both.ask("take", any_takes(dice, terms))
-            case 6:
-                await both.ask("put_back", *order_and_buyer())
-            case 7:
-                await both.ask("confirm", *order_and_buyer())
-            case 8:
-                await both.ask(dice.choice(("remaining", "rebalance", "audit")))
-            case 9:
-                await both.ask("close" if dice.random() < 0.2 else "remaining")
-    assert (await both.ask("audit")).is_balanced
-    assert await written(both.room) == [m for entry in both.ledger.outbox("", 10_000, 0.0) for m in entry.movements]
-
-
-async def written(room: RedisStockroom) -> list[Movement]:
-    entries = await room.outbox("", 10_000)
-    assert not isinstance(entries, Differs)
-    return [movement for entry in entries for movement in entry.movements]
+    await compare(client.backend.stock, f"stock-{next(_numbers)}", seed)
 
 
 async def test_a_hundred_orders_cost_the_server_a_handful_of_commands(client: Client) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 
 import pytest
@@ -19,12 +19,11 @@ from aiodlock import Returned, SegmentedStock, Taken
 from aiodlock._core.stock import Move
 from aiodlock.backends.redis.scripts import load
 from aiodlock.testing.history import Event, check_conservation
-from aiodlock.testing.processes import Worker
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
+from tests.integration.shops import close_the_books, rush, shop_in_a_process, stock_of
 
 _numbers = itertools.count(1)
-Buy = Callable[[int], Awaitable[bool]]
 
 
 @pytest.fixture
@@ -37,19 +36,6 @@ async def stock(proxy: FaultProxy, key: str) -> AsyncIterator[SegmentedStock]:
     """A stock behind the proxy."""
     async with aiodlock.connect(f"redis://127.0.0.1:{proxy.port}/0") as locks:
         yield locks.stock(key, segments=4, outbox=True, patience=20.0)
-
-
-async def rush(buy: Buy, *, orders: int, lanes: int) -> list[int]:
-    """Let all orders through, so many at a time; return the numbers of those that were accepted."""
-    numbers, accepted = iter(range(orders)), list[int]()
-
-    async def lane() -> None:
-        for number in numbers:
-            if await buy(number):
-                accepted.append(number)
-
-    await asyncio.gather(*(lane() for _ in range(lanes)))
-    return accepted
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
@@ -114,51 +100,22 @@ async def test_a_take_that_arrives_after_its_put_back_takes_nothing(
 @pytest.mark.parametrize("seed", range(2))
 async def test_workers_killed_at_random(server: RedisServer, key: str, seed: int) -> None:
     """Every order in doubt is asked for again, by another process; then all are known, and the books balance."""
-    dice = random.Random(seed)
-    async with aiodlock.connect(server.url) as locks:
-        stock = locks.stock(key, segments=5, memory=600.0, once_per_buyer=True, outbox=True)
+    await kill_workers(server.url, key, random.Random(seed))
+
+
+async def kill_workers(url: str, key: str, dice: random.Random) -> None:
+    """Sell in eight processes, kill four of them, ask for what is in doubt, and check the books."""
+    async with aiodlock.connect(url) as locks:
+        stock = stock_of(locks, key)
         await stock.load(600)
-        events = await asyncio.to_thread(_kill_some, server.url, key, dice)
-        asked = {str(event.facts["order"]) for event in events if event.what == "asked"}
-        taken = {str(event.facts["order"]) for event in events if event.what == "answered" and event.facts["taken"]}
-        refused = {str(event.facts["order"]) for event in events if event.what == "answered"} - taken
-        back = {str(event.facts["order"]) for event in events if event.what == "put back"}
-        for order in sorted(asked - taken - refused):
-            number = order.removeprefix("o-")
-            match await stock.take(buyer=f"b-{number}", order=order):
-                case Taken():
-                    taken.add(order)
-                case Returned():
-                    taken.add(order)
-                    back.add(order)
-        for order in sorted(taken - back):  # killed between a put_back and its answer
-            number = order.removeprefix("o-")
-            if isinstance(await stock.take(buyer=f"b-{number}", order=order), Returned):
-                back.add(order)
-        left = (await stock.remaining()).segments
-        books = {"accepted": [(order, 1) for order in taken], "returned": [(order, 1) for order in back]}
-        assert check_conservation(600, left=left, **books) == []
-        assert len(taken) > 100
-        assert (await stock.audit()).is_balanced
+        events = await asyncio.to_thread(_kill_some, url, key, dice)
+        assert await close_the_books(stock, 600, events) > 100
 
 
 def _kill_some(url: str, key: str, dice: random.Random) -> list[Event]:
     """Run eight shops and kill half of them in the middle of their work."""
     with ExitStack() as stack:
-        shops = [
-            stack.enter_context(
-                Worker(
-                    "tests.integration.redis.stock_workers:shop",
-                    who=f"shop-{number}",
-                    url=url,
-                    key=key,
-                    first=1000 * number,
-                    orders=150,
-                    lanes=8,
-                )
-            )
-            for number in range(8)
-        ]
+        shops = [stack.enter_context(shop_in_a_process(n, url=url, key=key, orders=150)) for n in range(8)]
         for worker in shops[:4]:
             worker.await_event("answered", within=30, count=dice.randrange(1, 120))
             worker.kill()

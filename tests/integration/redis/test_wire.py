@@ -16,7 +16,7 @@ from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError, BackendUnavailableError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer, free_ports
-from aiodlock.testing.servers.redis import ask
+from aiodlock.testing.servers.resp import ask
 from tests.integration.redis.conftest import Client, opened
 
 Connect = Callable[..., Awaitable[Client]]
@@ -306,7 +306,7 @@ async def test_a_demoted_server_is_left(connect: Connect, ticket: Make) -> None:
         await client.do("REPLICAOF", "127.0.0.1", free_ports(1)[0])
         with pytest.raises(BackendUnavailableError, match="READONLY"):
             await client.backend.renew([mine])
-        await asyncio.to_thread(ask, own.port, "REPLICAOF NO ONE")
+        await asyncio.to_thread(ask, own.port, "REPLICAOF", "NO", "ONE")
         await back(client)
         assert isinstance(await client.answer(mine), Inside)
         await client.backend.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
@@ -10,14 +11,15 @@ from aiodlock.backends.redis.backend import RedisBackend
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.sentinel import SentinelBackend
 from aiodlock.testing.servers import SentinelService
-from aiodlock.testing.servers.redis import ask
+from aiodlock.testing.servers.resp import ask
 from tests.integration.redis.conftest import until
 from tests.integration.sentinel.conftest import client_of
 
 
 def connections(service: SentinelService) -> list[str]:
     """Return our connections that the servers and sentinels see."""
-    lists = [ask(server.port, "CLIENT LIST").decode() for server in (*service.servers, *service.sentinels)]
+    everybody = (*service.servers, *service.sentinels)
+    lists = [cast(bytes, ask(server.port, "CLIENT", "LIST")).decode() for server in everybody]
     return [line for text in lists for line in text.splitlines() if "name=aiodlock " in line]
 
 

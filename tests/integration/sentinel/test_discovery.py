@@ -17,7 +17,7 @@ from aiodlock.backends.redis.discovery import Sentinels, Told
 from aiodlock.backends.redis.sentinel import SentinelBackend
 from aiodlock.errors import ConfigurationError
 from aiodlock.testing.servers import RedisSentinel, SentinelService, TlsRedisServer, free_ports, require
-from aiodlock.testing.servers.redis import ask
+from aiodlock.testing.servers.resp import ask
 from tests.integration.redis.conftest import until
 from tests.integration.sentinel.conftest import client_of, port_of
 
@@ -70,7 +70,7 @@ async def test_the_newest_configuration_is_believed(service: SentinelService, mo
 async def found_by(service: SentinelService, *further: str) -> bool:
     """Tell whether a user of the sentinels with the documented rights, and *further* ones, finds and watches."""
     for sentinel in service.sentinels:
-        ask(sentinel.port, " ".join((*sentinel_acl_line("watcher", "pw"), *further)))
+        ask(sentinel.port, *sentinel_acl_line("watcher", "pw"), *further)
     url = f"{service.url}?sentinel_username=watcher&sentinel_password=pw"
     backend = SentinelBackend.from_url(url, patience=1.0)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -20,6 +21,8 @@ from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
 SESSION = 2.0
 TICK = 0.2
 LATE = 0.3  # a busy machine notices later
+
+figure = logging.getLogger("figures").info  # shown by --log-cli-level=INFO
 
 
 def client(url: str, *, session: float = SESSION, **settings: Any) -> LockClient:
@@ -68,6 +71,12 @@ async def answers(client: LockClient) -> bool:
     return True
 
 
+def is_parked(client: LockClient) -> bool:
+    """Tell whether its ticket is watched over: before that a lost connection makes it join again, and so look."""
+    assert isinstance(client.backend, ZooKeeperBackend)
+    return all(stand._lookout._via > 0 for stand in client.backend._stands.values())
+
+
 @asynccontextmanager
 async def client_of(node: ZooKeeperServer, ensemble: ZooKeeperEnsemble, **settings: Any) -> AsyncIterator[LockClient]:
     """An open client that knows all servers and is connected to this one."""
@@ -78,10 +87,10 @@ async def client_of(node: ZooKeeperServer, ensemble: ZooKeeperEnsemble, **settin
                 return
 
 
-async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 15.0) -> None:
+async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 15.0, every: float = 0.01) -> None:
     async with asyncio.timeout(within):
         while not (await answer if isinstance(answer := is_so(), Awaitable) else answer):  # noqa: ASYNC110 - what a server does has no event here
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(every)
 
 
 async def expire(session: Session, server: ZooKeeperServer) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from aiodlock import LockClient
+from aiodlock._core.place import Place
 from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
 from aiodlock.testing.servers import ZooKeeperServer
+from tests.integration.steps import sweep
 from tests.integration.zookeeper.support import client, until
 
 MOMENTS = [moment / 4000 for moment in range(0, 24, 2)]  # an acquire takes some milliseconds
@@ -22,10 +24,37 @@ SYNCHRONIZERS = {
 }
 
 
-async def _sweep(server: ZooKeeperServer, key: str, kind: str) -> None:
+@pytest.fixture(params=["one", pytest.param("three", marks=pytest.mark.long)])
+def url(request: pytest.FixtureRequest) -> str:
+    """Where to connect to: one server, or an ensemble."""
+    servers = request.getfixturevalue("server" if request.param == "one" else "ensemble")
+    return str(servers.url)
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["free", "taken"])
+async def test_a_cancel_at_any_step_leaves_nothing(url: str, key: str, taken: bool) -> None:
+    """On the server and in the client."""
+    async with client(url, session=30.0) as mine, client(url, session=30.0) as other:
+        cancelled, left = await sweep(mine, other, key, taken=taken)
+    assert cancelled > 5
+    assert left == []
+
+
+async def test_that_finds_a_client_that_never_leaves(
+    server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled waiter's node stays in line."""
+    async with client(server.url, session=30.0) as mine, client(server.url, session=30.0) as other:
+        monkeypatch.setattr(Place, "_send_leave", lambda self: self._left(None))
+        with pytest.raises(TimeoutError):
+            await sweep(mine, other, key, taken=False)
+        monkeypatch.undo()
+
+
+async def _sweep(url: str, key: str, kind: str) -> None:
     """Cancel an acquire of a free one and of a taken one at every moment; the next one gets in at once."""
     make: Any = SYNCHRONIZERS[kind]
-    async with client(server.url, session=30.0) as mine, client(server.url, session=30.0) as other:
+    async with client(url, session=30.0) as mine, client(url, session=30.0) as other:
         for moment in MOMENTS:
             for taken in (False, True):
                 blocker = await make(other, key).acquire() if taken else None
@@ -47,9 +76,9 @@ async def _is_empty(locks: LockClient, key: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", SYNCHRONIZERS)
-async def test_a_cancelled_acquire_leaves_no_node(server: ZooKeeperServer, key: str, kind: str) -> None:
+async def test_a_cancelled_acquire_leaves_no_node(url: str, key: str, kind: str) -> None:
     """Whenever it is cancelled."""
-    await _sweep(server, key, kind)
+    await _sweep(url, key, kind)
 
 
 async def test_that_finds_a_node_that_is_left(
@@ -65,14 +94,14 @@ async def test_that_finds_a_node_that_is_left(
 
     monkeypatch.setattr(ZooKeeperBackend, "leave", leave_what_is_known)
     with pytest.raises(TimeoutError):
-        await _sweep(server, key, "lock")
+        await _sweep(server.url, key, "lock")
 
 
-async def test_closing_at_any_moment_leaves_nothing(server: ZooKeeperServer, key: str) -> None:
+async def test_closing_at_any_moment_leaves_nothing(url: str, key: str) -> None:
     """Also in the middle of a verb."""
-    async with client(server.url, session=30.0) as other:
+    async with client(url, session=30.0) as other:
         for moment in MOMENTS:
-            async with client(server.url, session=30.0) as mine:
+            async with client(url, session=30.0) as mine:
                 tasks = [asyncio.create_task(mine.lock(key, fair=True).acquire()) for _ in range(3)]
                 await asyncio.sleep(moment)
             await asyncio.wait(tasks)

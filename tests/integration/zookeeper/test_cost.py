@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from aiodlock.backends.zookeeper.lookout import Lookout
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
-from tests.integration.zookeeper.support import client, in_line, url_of
+from tests.conformance.worlds import asks_for, opcodes
+from tests.integration.zookeeper.support import client, figure, in_line, is_parked, until, url_of
+
+CREATE, LIST = 15, 8  # opcodes
 
 
 async def test_idle_waiters_cost_a_sync_per_third_of_a_session(
@@ -23,8 +29,9 @@ async def test_idle_waiters_cost_a_sync_per_third_of_a_session(
             await asyncio.sleep(0.3)
             before = proxy.counts.requests
             await asyncio.sleep(seconds)
-            syncs = seconds / (session / 3) + 1
-            assert proxy.counts.requests - before <= 2 * syncs
+            syncs, sent = seconds / (session / 3) + 1, proxy.counts.requests - before
+            figure(f"120 idle waiters: {sent} requests in {seconds:g}s, a session of {session:g}s")
+            assert sent <= 2 * syncs
             assert proxy.counts.connections == 1
             for task in tasks:
                 task.cancel()
@@ -44,4 +51,49 @@ async def test_a_hundred_tasks_cost_a_tenth_of_a_call_per_section(
     async with client(url_of(proxy.port), session=30.0) as mine:
         before = proxy.counts.requests
         await asyncio.gather(*(visit() for _ in range(100)))
-        assert proxy.counts.requests - before <= 0.1 * 2000
+        sent = proxy.counts.requests - before
+        figure(f"{sent} requests for 2000 sections of 100 tasks")
+        assert sent <= 0.1 * 2000
+
+
+async def test_a_free_lock_costs_one_round_trip(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
+    """The node is made and the line listed by requests that go out together."""
+    async with client(url_of(proxy.port), session=30.0) as mine, client(server.url) as other:
+        async with other.lock(key):
+            pass  # the line is there now
+        held = proxy.hold_back(match=asks_for("join"))
+        acquiring = asyncio.create_task(mine.lock(key).acquire())
+        sent = await asyncio.to_thread(held.wait, within=5.0)
+        assert list(opcodes(sent)) == [CREATE, LIST]
+        await asyncio.to_thread(held.deliver)
+        await (await acquiring).release()
+
+
+async def _enter_while_nothing_is_heard_of_the_waiter(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
+    async with client(url_of(proxy.port), session=30.0) as waiter, client(server.url) as holder:
+        hold = await holder.lock(key).acquire()
+        entering = asyncio.create_task(waiter.lock(key).acquire())
+        await in_line(holder, key, 2)
+        await until(lambda: is_parked(waiter))
+        proxy.half_open(replies=False)
+        await hold.release()
+        try:
+            async with asyncio.timeout(2.0):
+                own = await entering
+        finally:
+            proxy.heal()
+        await own.release()
+
+
+async def test_a_wake_up_costs_no_round_trip(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
+    """Who is next knows it from the deletion that it is told of: it enters while nothing it sends arrives."""
+    await _enter_while_nothing_is_heard_of_the_waiter(server, proxy, key)
+
+
+async def test_that_finds_a_waiter_that_asks_first(
+    server: ZooKeeperServer, proxy: FaultProxy, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be a round trip later."""
+    monkeypatch.setattr(Lookout, "is_front", property(lambda self: False))
+    with pytest.raises(TimeoutError):
+        await _enter_while_nothing_is_heard_of_the_waiter(server, proxy, key)

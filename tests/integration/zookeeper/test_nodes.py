@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
-from aiodlock import LockLostError
+from aiodlock import LockClient, LockLostError
 from aiodlock._core.line import Inside, LineId, Ticket, TicketId
 from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
 from aiodlock.backends.zookeeper.node import OwnNode
 from aiodlock.backends.zookeeper.stand import Stand
+from aiodlock.backends.zookeeper.watches import OwnWatch
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
+from tests.acceptance import acceptance
 from tests.conformance.worlds import ProxyTrouble, asks_for
 from tests.integration.zookeeper.support import (
+    Visits,
     answers,
     client,
     delete,
@@ -32,23 +36,29 @@ def trouble(proxy: FaultProxy) -> ProxyTrouble:
     return ProxyTrouble(proxy, sign=asks_for)
 
 
-async def _lose_the_answer_of_a_create(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
-    async with client(url_of(proxy.port), session=8.0) as mine, client(server.url) as other:
-        async with other.lock(key):
-            ProxyTrouble(proxy, sign=asks_for).drop_reply("join")
-            acquiring = asyncio.create_task(mine.lock(key).acquire(3.0))
-            await until(lambda: proxy.counts.replies_dropped == 1)
-            await until(lambda: answers(mine))
-        async with await acquiring:
-            assert len(await nodes(other, key)) == 1
+async def _lose_the_answer_of_a_create(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> Visits:
+    visits, go = Visits(key), asyncio.Event()
+    async with client(url_of(proxy.port), session=8.0, name="mine") as mine, client(server.url, name="other") as other:
+        staying = asyncio.create_task(visits.stay(other, until=go))
+        await visits.inside()
+        ProxyTrouble(proxy, sign=asks_for).drop_reply("join")
+        entering = asyncio.create_task(visits.stay(mine, wait=3.0))
+        await until(lambda: proxy.counts.replies_dropped == 1)
+        await until(lambda: answers(mine))
+        await in_line(other, key, 2)
+        go.set()
+        await asyncio.gather(staying, entering)
         assert await nodes(other, key) == []
+    return visits
 
 
+@acceptance(54)
 async def test_a_node_whose_making_was_not_answered_is_found(
     server: ZooKeeperServer, proxy: FaultProxy, key: str
 ) -> None:
     """And adopted: there is one, and it goes with the release."""
-    await _lose_the_answer_of_a_create(server, proxy, key)
+    visits = await _lose_the_answer_of_a_create(server, proxy, key)
+    assert (visits.count(), visits.violations()) == (2, [])
 
 
 async def test_that_finds_a_client_that_makes_another(
@@ -65,23 +75,29 @@ async def test_that_finds_a_client_that_makes_another(
         await _lose_the_answer_of_a_create(server, proxy, key)
 
 
-async def _release_without_a_connection(server: ZooKeeperServer, trouble: ProxyTrouble, url: str, key: str) -> None:
-    async with client(url, session=8.0) as mine, client(server.url) as other:
-        hold = await mine.lock(key, ttl=0.5).acquire()
+async def _release_without_a_connection(server: ZooKeeperServer, trouble: ProxyTrouble, url: str, key: str) -> Visits:
+    visits, go = Visits(key), asyncio.Event()
+    async with client(url, session=8.0, name="mine") as mine, client(server.url, name="other") as other:
+        staying = asyncio.create_task(visits.stay(mine, until=go, ttl=0.5))
+        await visits.inside()
         trouble.go_down()
-        await hold.release()
+        go.set()
+        await staying
         await asyncio.sleep(1.0)  # the engine repeats it for one ttl, and then trusts in the end of the lease
         trouble.come_back()
         await until(lambda: answers(mine))
-        async with other.lock(key, wait=1.0):
-            assert len(await nodes(other, key)) == 1
+        await visits.stay(other, wait=1.0)
+        assert await nodes(other, key) == []
+    return visits
 
 
+@acceptance(56)
 async def test_a_release_without_a_connection_is_made_up_for(
     server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
     """The node would stay as long as the session: it goes with the reconnect."""
-    await _release_without_a_connection(server, trouble, url_of(proxy.port), key)
+    visits = await _release_without_a_connection(server, trouble, url_of(proxy.port), key)
+    assert (visits.count(), visits.violations()) == (2, [])
 
 
 async def test_that_finds_a_node_that_is_forgotten(
@@ -101,6 +117,7 @@ async def test_that_finds_a_node_that_is_forgotten(
         await _release_without_a_connection(server, trouble, url_of(proxy.port), key)
 
 
+@acceptance(53)
 async def test_the_node_of_a_lost_session_is_nobodys(
     server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
@@ -122,17 +139,37 @@ async def test_the_node_of_a_lost_session_is_nobodys(
         assert await nodes(other, key) == []
 
 
-async def test_a_node_of_an_older_session_is_removed(server: ZooKeeperServer, key: str) -> None:
-    """It bears our ticket's id, but would go with another session: it is not believed."""
+async def _find_a_node_of_an_older_session(server: ZooKeeperServer, key: str) -> None:
     async with client(server.url) as old, client(server.url) as mine:
+        assert isinstance(mine.backend, ZooKeeperBackend)
         ticket = Ticket(LineId("lock", key), TicketId("t"))
         await old.backend.join(ticket)
-        mine.backend._stands[ticket.id] = stand = Stand(mine.backend._site, ticket)  # type: ignore[attr-defined]
-        stand.node.in_doubt = True
-        (left,) = await nodes(mine, key)
+        mine.backend._stands[ticket.id] = stand = Stand(mine.backend._site, ticket)
+        stand.node.in_doubt, stand.ends = True, session_of(mine).now() + 30.0
         assert isinstance(await mine.backend.join(ticket), Inside)
-        assert left not in await nodes(mine, key)
+        (name,) = await nodes(mine, key)
+        _, stat = await mine.backend._tree.get(f"/aiodlock/lock/{key}/{name}")
+        assert stat.owner == session_of(mine).id
         await mine.backend.leave(ticket)
+
+
+@acceptance(55)
+async def test_a_node_of_an_older_session_is_removed(server: ZooKeeperServer, key: str) -> None:
+    """It bears our ticket's id, but would go with another session: it is not believed."""
+    await _find_a_node_of_an_older_session(server, key)
+
+
+async def test_that_finds_a_node_that_is_not_ours(
+    server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adopted by its name alone."""
+
+    async def believe(self: OwnNode) -> None:
+        self.epoch = 1
+
+    monkeypatch.setattr(OwnNode, "_read", believe)
+    with pytest.raises(AssertionError):
+        await _find_a_node_of_an_older_session(server, key)
 
 
 async def _delete_the_node_of_a_holder(server: ZooKeeperServer, key: str) -> None:
@@ -155,24 +192,83 @@ async def test_that_finds_a_holder_that_does_not_watch_its_node(
     server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would find out with its next renewal."""
-    monkeypatch.setattr(Stand, "_watch_own", lambda self: None)
+    monkeypatch.setattr(OwnWatch, "begin", lambda self: None)
     with pytest.raises(TimeoutError):
         await _delete_the_node_of_a_holder(server, key)
 
 
-async def test_a_line_removed_under_its_waiters_is_made_again(server: ZooKeeperServer, key: str) -> None:
-    """They stand again, and get in one after the other."""
+async def _remove_a_line_under_its_waiters(server: ZooKeeperServer, key: str) -> None:
     async with client(server.url) as mine, client(server.url) as other, client(server.url) as admin:
         hold = await mine.lock(key).acquire()
-        waiters = [asyncio.create_task(who.lock(key, fair=True).acquire()) for who in (mine, other)]
+        waiters = [asyncio.create_task(_enter_for_good(who, key)) for who in (mine, other)]
         await in_line(admin, key, 3)
         await delete(admin, *(f"/aiodlock/lock/{key}/{name}" for name in await nodes(admin, key)))
         async with asyncio.timeout(5.0):
-            done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-            assert hold.lost
-            await (first := done.pop()).result().release()
-            (second,) = set(waiters) - {first}
-            await (await second).release()
+            await asyncio.gather(hold.wait_lost(), *waiters)
+        assert await nodes(admin, key) == []
+
+
+async def _enter_for_good(who: LockClient, key: str) -> None:
+    """Enter until it was not lost: the next in line may be let in, and then hear that its own node has gone too."""
+    while True:
+        hold = await who.lock(key, fair=True).acquire()
+        await who.ping()
+        with suppress(LockLostError):
+            await hold.release()
+            return
+
+
+@acceptance(57)
+async def test_a_line_removed_under_its_waiters_is_made_again(server: ZooKeeperServer, key: str) -> None:
+    """They stand again, and get in one after the other; who was inside hears that he no longer is."""
+    await _remove_a_line_under_its_waiters(server, key)
+
+
+async def test_that_finds_waiters_of_a_line_that_is_no_more(
+    server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nobody minds that his node has gone."""
+    monkeypatch.setattr(Stand, "lose", lambda self: None)
+    with pytest.raises(TimeoutError):
+        await _remove_a_line_under_its_waiters(server, key)
+
+
+async def test_a_downgrade_is_no_loss(server: ZooKeeperServer, key: str) -> None:
+    """Our old node goes by our own hand, also if we begin to watch it while it is on its way."""
+    async with client(server.url) as mine:
+        backend, calls = mine.backend, list[object]()
+        assert isinstance(backend, ZooKeeperBackend)
+        backend._on_call = calls.append
+        ticket = Ticket(LineId("rwlock", key), TicketId("t"), weight=1 << 30, size=1 << 30)
+        await backend.join(ticket)
+        changing = asyncio.create_task(backend.change_weight(ticket, 1))
+        stand = backend._stands[ticket.id]
+        await until(lambda: stand.node.in_doubt, every=0.0)
+        stand._arm()
+        assert isinstance(await changing, Inside)
+        await backend.ping()
+        assert isinstance((await backend.renew([ticket]))[0], Inside)
+        assert calls == []
+        await backend.leave(ticket)
+
+
+async def test_a_watch_that_failed_is_set_again(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
+    """Begun while a connection was being made, over which it was then not sent."""
+    async with client(url_of(proxy.port), session=8.0) as mine, client(server.url) as other:
+        hold = await mine.lock(key).acquire()
+        assert isinstance(mine.backend, ZooKeeperBackend)
+        (stand,) = mine.backend._stands.values()
+        proxy.half_open()
+        before = session_of(mine).via
+        proxy.reset()
+        await until(lambda: session_of(mine).via > before)
+        stand._arm()
+        proxy.heal()
+        await until(lambda: answers(mine))
+        async with asyncio.timeout(5.0):
+            (name,) = await nodes(other, key)
+            await delete(other, f"/aiodlock/lock/{key}/{name}")
+            await hold.wait_lost()
 
 
 async def test_empty_lines_go_away(server: ZooKeeperServer, key: str) -> None:
@@ -187,3 +283,15 @@ async def test_empty_lines_go_away(server: ZooKeeperServer, key: str) -> None:
 async def _is_gone(who: object, path: str) -> bool:
     parent, _, name = path.rpartition("/")
     return name not in await who.backend._tree.children(parent)  # type: ignore[attr-defined]
+
+
+async def test_an_open_latch_is_watched_no_more(server: ZooKeeperServer, key: str) -> None:
+    """Nor kept in memory: a service that makes many would grow with them."""
+    async with client(server.url) as mine, client(server.url) as other:
+        assert isinstance(mine.backend, ZooKeeperBackend)
+        waiting = [asyncio.create_task(who.latch(key, count=2).opened()) for who in (mine, other)]
+        await mine.latch(key, count=2).count_down()
+        await other.latch(key, count=2).count_down()
+        async with asyncio.timeout(5.0):
+            await asyncio.gather(*waiting)
+        await until(lambda: not (mine.backend._latches._watches or mine.backend._tree._watchers))

@@ -13,26 +13,41 @@ from aiodlock.backends.zookeeper.paths import in_order
 from aiodlock.testing.history import Event, check_exclusion, check_fencing, stays
 from aiodlock.testing.processes import Worker
 from aiodlock.testing.servers import ZooKeeperServer
-from tests.integration.zookeeper.support import LATE, SESSION, TICK, client, in_line, nodes, until
+from tests.integration.zookeeper.support import LATE, SESSION, TICK, Visits, client, figure, in_line, nodes, until
 
 CONTEND = "tests.integration.zookeeper.workers:contend"
 QUEUE_UP = "tests.integration.zookeeper.workers:queue_up"
 
 
-async def test_a_killed_holder_costs_its_session(server: ZooKeeperServer, key: str) -> None:
-    """And no more than a tick and a moment of notice beyond it; its fence is the smaller one."""
-    async with client(server.url, session=10.0) as mine:
-        with Worker(CONTEND, url=server.url, key=key, session=SESSION, stay=60.0) as dead:
-            inside = await asyncio.to_thread(dead.await_event, "inside", within=15.0)
-            acquiring = asyncio.create_task(mine.lock(key).acquire())
+async def _kill_a_holder(server: ZooKeeperServer, key: str, function: str) -> list[Event]:
+    """Let another one wait for a process that holds, kill that, and return what both believed."""
+    visits = Visits(key)
+    async with client(server.url, session=10.0, name="next") as mine:
+        with Worker(function, url=server.url, key=key, session=SESSION, stay=60.0) as dead:
+            await asyncio.to_thread(dead.await_event, "inside", within=15.0)
+            entering = asyncio.create_task(visits.stay(mine))
             await in_line(mine, key, 2)
             dead.kill()
             began = asyncio.get_running_loop().time()
-            hold = await acquiring
-            assert asyncio.get_running_loop().time() - began <= SESSION + TICK + LATE
-            assert hold.fence > int(str(inside.facts["fence"]))
-            await hold.release()
-        assert check_exclusion(stays(dead.events())) == []
+            async with asyncio.timeout(2 * SESSION):
+                await entering
+            took = asyncio.get_running_loop().time() - began
+        figure(f"the next one was inside {took:.3f}s after the holder was killed, of a session of {SESSION}s")
+        assert took <= SESSION + TICK + LATE
+    return [*dead.events(), *visits.events]
+
+
+async def test_a_killed_holder_costs_its_session(server: ZooKeeperServer, key: str) -> None:
+    """And no more than a tick and a moment of notice beyond it; its fence is the smaller one."""
+    history = stays(await _kill_a_holder(server, key, CONTEND))
+    assert len(history) == 2
+    assert check_exclusion(history) + check_fencing(history) == []
+
+
+async def test_that_finds_a_node_that_outlives_its_process(server: ZooKeeperServer, key: str) -> None:
+    """One that belongs to nobody's session."""
+    with pytest.raises(TimeoutError):
+        await _kill_a_holder(server, key, f"{CONTEND}_with_nodes_that_stay")
 
 
 async def _freeze_a_holder(server: ZooKeeperServer, key: str, function: str) -> list[Event]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiodlock import LockClient, LockLostError
 from aiodlock._core.line import Call
-from aiodlock.backends.zookeeper import ZooKeeperBackend
+from aiodlock.backends.zookeeper import ZooKeeperBackend, tree
 from aiodlock.testing.history import Recorder
 from tests.integration.zookeeper.support import client
 
@@ -29,6 +29,12 @@ async def contend_and_believe_calls(record: Recorder, **settings: Any) -> None:
         push(self, replace(call, via=self._session.via))
 
     ZooKeeperBackend._push = with_via  # type: ignore[method-assign]
+    await contend(record, **settings)
+
+
+async def contend_with_nodes_that_stay(record: Recorder, **settings: Any) -> None:
+    """Do the same, with nodes that do not go with the session."""
+    tree._EPHEMERAL = 0
     await contend(record, **settings)
 
 

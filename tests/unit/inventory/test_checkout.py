@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,11 +15,7 @@ from aiodlock.events import Event, StockReturned, StockTaken
 from aiodlock.inventory import LockedSale
 from aiodlock.testing import Faults, LoopClock, VirtualTimeLoop
 
-
-def pytest_asyncio_loop_factories(
-    config: object, item: object
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"virtual": VirtualTimeLoop}
+LOOP = VirtualTimeLoop
 
 
 @pytest.fixture
@@ -52,6 +48,20 @@ async def test_takes_of_one_step_are_one_call(locks: LockClient, stock: Segmente
     assert faults.sent == ["take"]
     assert sum(isinstance(sale, Taken) for sale in sales) == 20
     assert (await stock.remaining()).total == 0
+
+
+async def test_who_is_patient_is_served_soon_after_an_outage(locks: LockClient) -> None:
+    """However long he would have waited."""
+    stock = locks.stock("other", patience=600.0)
+    await stock.load(10)
+    faults = Faults(locks)
+    faults.go_down()
+    taking = take(stock, 1)
+    await asyncio.sleep(100.0)
+    faults.come_back()
+    await asyncio.sleep(1.1)
+    assert taking.done()
+    assert isinstance(taking.result(), Taken)
 
 
 async def test_a_take_cancelled_before_it_was_sent_takes_nothing(locks: LockClient, stock: SegmentedStock) -> None:
@@ -127,6 +137,8 @@ async def test_an_order_that_gets_no_answer_says_what_to_do(locks: LockClient, s
 
 
 async def test_events_tell_of_orders(locks: LockClient, stock: SegmentedStock, events: list[Event]) -> None:
+    """An order that had nothing is put back without a word: nothing came back."""
+    await stock.put_back(buyer="ann", order="never taken")
     sale = await stock.take(buyer="ann", order="o-1", quantity=2)
     await stock.put_back(buyer="ann", order="o-1")
     await asyncio.sleep(0)

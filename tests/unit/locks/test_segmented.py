@@ -94,6 +94,17 @@ async def test_a_free_segment_costs_one_ticket(locks: LockClient, faults: Faults
     assert faults.sent == ["join", "leave"]
 
 
+@pytest.mark.parametrize("wait", [0, 1])
+async def test_home_is_before_the_others(locks: LockClient, other: LockClient, wait: float) -> None:
+    """Waiting or not, who steals takes another segment only if its own is taken."""
+    hot = locks.segmented("k", segments=4)
+    for user in range(8):
+        async with await hot.lock(user, steal=True).acquire(wait) as hold:
+            assert hold.segment == hot.segment_of(user)
+        async with other.segmented("k", segments=4).lock(user), await hot.lock(user, steal=True).acquire(wait) as hold:
+            assert hold.segment != hot.segment_of(user)
+
+
 async def test_a_task_enters_again_what_it_has(locks: LockClient, other: LockClient) -> None:
     """By any(), by its user, and stealing; never a deadlock with itself."""
     hot = locks.segmented("k", segments=2)

@@ -18,23 +18,25 @@ from aiodlock.testing.servers import (
     TlsRedisServer,
     require,
 )
-from aiodlock.testing.servers.redis import ask
+from aiodlock.testing.servers.resp import RefusedError, ask, info
 
 
 def test_a_replica_has_what_its_master_has_and_can_be_cut_off_and_promoted() -> None:
     """Through a proxy; what it has not got when it is cut off is lost when it takes over."""
     require(RedisServer)
     with RedisServer() as master:
-        ask(master.port, "SET before 1")
+        ask(master.port, "SET", "before", 1)
         with FaultProxy(master.port) as copying, RedisReplica(of=copying.port) as replica:
-            assert b"role:slave" in ask(replica.port, "INFO replication")
-            assert ask(replica.port, "GET before") == b"$1\r\n1\r\n"
-            assert ask(replica.port, "SET before 2").startswith(b"-READONLY")
+            assert b"role:slave" in info(replica.port, "replication")
+            assert ask(replica.port, "GET", "before") == b"1"
+            with pytest.raises(RefusedError, match="READONLY"):
+                ask(replica.port, "SET", "before", 2)
             copying.refuse()
             copying.reset()
-            ask(master.port, "SET after 1")
+            ask(master.port, "SET", "after", 1)
             replica.promote()
-            assert ask(replica.port, "SET before 2", "GET after") == b"+OK\r\n$-1\r\n"
+            assert ask(replica.port, "SET", "before", 2) == b"OK"
+            assert ask(replica.port, "GET", "after") is None
 
 
 def test_a_replica_without_a_master_does_not_get_ready(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +62,7 @@ def test_sentinels_replace_a_master_and_are_ended_together(state_of: Callable[[i
         assert third not in (None, second)
         service.heal()
         assert service.master is third
-        assert b"connected_slaves:2" in ask(third.port, "INFO replication")
+        assert b"connected_slaves:2" in info(third.port, "replication")
         assert [server.running for server in (*service.servers, *service.sentinels)] == [True] * 6
         pids = [server.pid for server in (*service.servers, *service.sentinels)]
     assert [state_of(pid) for pid in pids] == [""] * 6

@@ -1,6 +1,6 @@
 -- The tables. Names are bytes (VARBINARY compares them as they are: no case, no padding), times are microseconds of the
 -- server's clock, primary keys are made by the program. Every change of a line's tickets happens under the lock of its row
--- in aiodlock_lines, so that no two verbs of a line meet anywhere else.
+-- in aiodlock_lines, so that no two verbs of a line meet anywhere else; so with a stock and its row in aiodlock_stocks.
 
 -- name: lines
 CREATE TABLE IF NOT EXISTS aiodlock_lines (
@@ -66,6 +66,64 @@ CREATE TABLE IF NOT EXISTS aiodlock_latch_marks (
     line VARBINARY(320) NOT NULL,
     mark VARBINARY(256) NOT NULL,                -- o and an operation that was counted, w and a client that watches
     PRIMARY KEY (line, mark)
+) ENGINE = InnoDB
+
+-- name: stocks
+CREATE TABLE IF NOT EXISTS aiodlock_stocks (
+    stock     VARBINARY(255) NOT NULL PRIMARY KEY, -- its key
+    segments  BIGINT NOT NULL,
+    memory    BIGINT NOT NULL,
+    once      TINYINT NOT NULL,                  -- one order per buyer
+    outbox    TINYINT NOT NULL,
+    is_open   TINYINT NOT NULL DEFAULT 0,
+    rest      BIGINT NOT NULL DEFAULT 0,         -- in all segments together
+    loaded    BIGINT NOT NULL DEFAULT 0,
+    accepted  BIGINT NOT NULL DEFAULT 0,
+    returned  BIGINT NOT NULL DEFAULT 0,
+    forgotten BIGINT NOT NULL DEFAULT 0,
+    kept      BIGINT NOT NULL DEFAULT 0,         -- everything in it is over by then
+    KEY forgotten (kept)
+) ENGINE = InnoDB
+
+-- name: stock_segments
+CREATE TABLE IF NOT EXISTS aiodlock_stock_segments (
+    stock   VARBINARY(255) NOT NULL,
+    segment INT NOT NULL,                        -- from 0
+    rest    BIGINT NOT NULL,
+    PRIMARY KEY (stock, segment)
+) ENGINE = InnoDB
+
+-- name: stock_orders
+CREATE TABLE IF NOT EXISTS aiodlock_stock_orders (
+    stock    VARBINARY(255) NOT NULL,
+    id       VARBINARY(255) NOT NULL,
+    state    TINYINT NOT NULL,                   -- 1 taken, 2 reserved, 3 returned, 4 refused
+    buyer    VARBINARY(255) NOT NULL,
+    quantity BIGINT NOT NULL,
+    segment  INT NOT NULL,
+    rest     BIGINT NOT NULL,                    -- what its answer says is left
+    ends     BIGINT NOT NULL,                    -- when it goes back if it is reserved, else when it is forgotten
+    other    VARBINARY(255) NOT NULL,            -- the order that was in its way
+    PRIMARY KEY (stock, id),
+    KEY by_end (stock, state, ends),
+    KEY by_buyer (stock, buyer)
+) ENGINE = InnoDB
+
+-- name: stock_operations
+CREATE TABLE IF NOT EXISTS aiodlock_stock_operations (
+    stock     VARBINARY(255) NOT NULL,
+    operation VARBINARY(255) NOT NULL,           -- a load or add that was done
+    ends      BIGINT NOT NULL,
+    PRIMARY KEY (stock, operation)
+) ENGINE = InnoDB
+
+-- name: stock_outbox
+CREATE TABLE IF NOT EXISTS aiodlock_stock_outbox (
+    stock     VARBINARY(255) NOT NULL,
+    number    BIGINT NOT NULL AUTO_INCREMENT,    -- never used twice: a relay may know it after all was forgotten
+    movements MEDIUMTEXT CHARACTER SET ascii NOT NULL,
+    PRIMARY KEY (stock, number),
+    UNIQUE KEY by_number (number)
 ) ENGINE = InnoDB
 
 -- name: versions

@@ -2,22 +2,25 @@
 --
 -- KEYS[1]  one hash
 --   stock    the books: terms, whether the sale is open, sums, what is left in each segment
---   read     when the outbox was last read
 --   o<id>    an order; b<buyer> the order of a buyer, where one each is allowed; p<id> a load or add that was done
--- KEYS[2]  sorted set: o<id> and p<id> by the millisecond at which a reservation goes back, or at which it is forgotten
+--   c<id>    whose an order is, and `moves`: where this is one segment of several, see claim.lua and moves.lua
+-- KEYS[2]  sorted set: o<id>, p<id>, c<id> by the millisecond at which a reservation goes back, or at which it is forgotten
 -- KEYS[3]  stream, the outbox: each entry has in `m` the movements of one step, as JSON: move, order, buyer, quantity, segment
---          of the first, of the second, and so on
--- ARGV     1 segments; 2 memory in milliseconds; 3 '1' for one order per buyer; 4 '1' to write to the outbox
+--          of the first, of the second, and so on. Its id is the microsecond at which it was written
+-- ARGV     1 segments, or less than 0 if this is only one of so many; 2 memory in milliseconds; 3 '1' for one order per buyer;
+--          4 '1' to write to the outbox
 --
 -- While a sale is open its keys have no expiry: a stock is data. Closed, they go when the last order is forgotten; the
--- outbox goes when it is empty. Times are milliseconds of this server.
+-- outbox goes when it is empty. One segment of several goes when all of them do. Times are milliseconds of this server.
 
 local STOCK, DUE, OUTBOX = KEYS[1], KEYS[2], KEYS[3]
 local TAKEN, RESERVED, RETURNED, REFUSED = 1, 2, 3, 4
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local segments, memory = tonumber(ARGV[1]), tonumber(ARGV[2])
+local micros = time[1] * 1000000 + time[2]
+local parts, memory = tonumber(ARGV[1]), tonumber(ARGV[2])
+local segments, is_part = math.max(1, parts), parts < 0
 local is_once, has_outbox = ARGV[3] == '1', ARGV[4] == '1'
 
 -- order: state; buyer; quantity; segment, from 0; what its answer says is left; end of life; the order that was in its way
@@ -25,17 +28,21 @@ local books, left
 local packed = redis.call('HGET', STOCK, 'stock')
 if packed then
   books = cmsgpack.unpack(packed)
-  if books[1] ~= segments or books[2] ~= memory or books[3] ~= is_once or books[4] ~= has_outbox then
+  if books[1] ~= parts or books[2] ~= memory or books[3] ~= is_once or books[4] ~= has_outbox then
     return cjson.encode({ 'differs', books[1], books[2], books[3], books[4] })
   end
   left = books[10]
 else
   left = {}
   for i = 1, segments do left[i] = 0 end
-  books = { segments, memory, is_once, has_outbox, false, 0, 0, 0, 0, left }
+  books = { parts, memory, is_once, has_outbox, false, 0, 0, 0, 0, left }
 end
+for i = 11, 16 do books[i] = books[i] or 0 end
 -- the places in `books`
 local OPEN, LOADED, ACCEPTED, BACK, FORGOTTEN = 5, 6, 7, 8, 9
+-- the microsecond of the last entry of the outbox, or up to which there will be no more; the number of the last opening or
+-- closing, which is its microsecond; when it was first opened; when a closed one goes; articles sent to and had from others
+local WRITTEN, SALE, BORN, ENDS, SENT, ARRIVED = 11, 12, 13, 14, 15, 16
 
 local total = 0
 for i = 1, segments do total = total + left[i] end
@@ -91,16 +98,24 @@ local function write(command, key, list)
   for i = 1, #list, 1000 do redis.call(command, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 
+-- When a closed stock goes: all segments of it at the same time, for their books are one.
+local function last_day()
+  if not is_part then return now + 2 * memory end
+  return books[ENDS] > 0 and books[ENDS] or now + 3 * memory
+end
+
 -- Write what has changed. A closed stock goes when nothing of it is remembered any more.
 local function save()
   if not is_changed and not fields[1] and not removed[1] then return end
+  local has_moved = has_outbox and moved[1]
+  if has_moved then books[WRITTEN] = math.max(books[WRITTEN] + 1, micros) end
   set('stock', cmsgpack.pack(books))
   write('HDEL', STOCK, removed)
   write('HSET', STOCK, fields)
   write('ZADD', DUE, dues)
-  if has_outbox and moved[1] then redis.call('XADD', OUTBOX, '*', 'm', cjson.encode(moved)) end
+  if has_moved then redis.call('XADD', OUTBOX, scores[books[WRITTEN]] .. '-0', 'm', cjson.encode(moved)) end
   if not books[OPEN] then
-    for _, key in ipairs({ STOCK, DUE }) do redis.call('PEXPIREAT', key, now + 2 * memory) end
+    for _, key in ipairs({ STOCK, DUE }) do redis.call('PEXPIREAT', key, last_day()) end
   end
   is_changed, fields, dues, removed, moved = false, {}, {}, {}, {}
 end

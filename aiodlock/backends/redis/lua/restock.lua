@@ -21,18 +21,25 @@ local function put_in(quantity)
   plan('p' .. ARGV[7], now + memory)
 end
 
+local function number_sale()
+  books[SALE] = math.max(books[SALE] + 1, micros)
+end
+
 local DO = {
   load = function()
     if redis.call('HEXISTS', STOCK, 'p' .. ARGV[7]) == 1 then return true end
     if books[OPEN] then return false end
-    books[OPEN] = true
+    books[OPEN], books[ENDS] = true, 0
+    if books[BORN] == 0 then books[BORN] = micros end
+    number_sale()
     put_in(tonumber(ARGV[6]))
     for _, key in ipairs({ STOCK, DUE }) do redis.call('PERSIST', key) end
     return true
   end,
   add = function()
-    if books[OPEN] and redis.call('HEXISTS', STOCK, 'p' .. ARGV[7]) == 0 then put_in(tonumber(ARGV[6])) end
-    return books[OPEN]
+    local is_done = redis.call('HEXISTS', STOCK, 'p' .. ARGV[7]) == 1
+    if books[OPEN] and not is_done then put_in(tonumber(ARGV[6])) end
+    return books[OPEN] or is_done
   end,
   rebalance = function()
     for i = 1, segments do left[i] = 0 end
@@ -41,7 +48,9 @@ local DO = {
     return true
   end,
   close = function()
-    is_changed, books[OPEN] = books[OPEN], false
+    if not books[OPEN] then return true end
+    is_changed, books[OPEN], books[ENDS] = true, false, now + 3 * memory
+    number_sale()
     return true
   end,
   remaining = function() return true end,

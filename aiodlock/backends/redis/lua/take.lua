@@ -2,15 +2,17 @@
 --
 -- KEYS     the stock, see goods.lua
 -- ARGV     1-4 its terms; 5 the orders as JSON, six elements each: order, buyer, quantity, home segment from 0, seconds to hold
---          or 0 for good, true if it was sent before
--- answer   three elements for each order: 1, segment, left there: taken; 2, left, 0: sold out; 3, order, buyer: another one is in
---          its way; 4, quantity, 0: it was put back. Or JSON: ["differs", terms]
+--          or 0 for good, true if it was sent before; 6 if this is one segment of several: what has arrived, see moves.lua
+-- answer   three elements for each order: 1, segment, left there: taken; 2, left, 0: sold out, or 1 if it was refused before;
+--          3, order, buyer: another one is in its way; 4, quantity, 0: it was put back. Or JSON: ["differs", terms]
 --
 -- A handful of calls for the whole batch, and flat lists: a table for each order would cost more than its commands. Refusals
 -- write nothing, unless the order was sent before: then a copy of it may be on its way, and must meet the same refusal.
 
 --#include goods.lua
+--#include moves.lua
 
+if ARGV[6] then arrive(cjson.decode(ARGV[6])) end
 local asked = cjson.decode(ARGV[5])
 local names = {}
 for i = 1, #asked, 6 do names[#names + 1] = 'o' .. asked[i] end
@@ -29,7 +31,7 @@ local function known(id, buyer, quantity, order)
   is_changed = true
   if order[1] == RETURNED then return 4, order[3], 0 end
   if order[1] == REFUSED and order[7] ~= '' then return 3, order[7], order[2] end
-  if order[1] == REFUSED then return 2, order[5], 0 end
+  if order[1] == REFUSED then return 2, order[5], 1 end
   if order[2] == buyer and order[3] == quantity then return 1, order[4], order[5] end
   return 3, id, order[2]
 end

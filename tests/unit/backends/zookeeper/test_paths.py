@@ -13,6 +13,7 @@ from aiodlock.backends.zookeeper.address import Address
 from aiodlock.backends.zookeeper.paths import Node, follows, in_order, line_of, parse, path_of, prefix_of
 from aiodlock.backends.zookeeper.record import Record
 from aiodlock.errors import ConfigurationError
+from tests.acceptance import acceptance
 
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=60) | st.sampled_from([".", ".."])
 lines = st.builds(LineId, st.sampled_from(["lock", "rwlock", "semaphore"]), texts)
@@ -40,6 +41,7 @@ def test_numbers_go_on_from_the_largest_to_the_smallest(number: int, steps: int)
     assert not follows(number, number)
 
 
+@acceptance(58)
 @given(st.integers(FIRST, LAST), st.permutations(range(20)))
 def test_a_line_is_in_order_also_over_that_end(first: int, order: list[int]) -> None:
     def name(position: int) -> str:

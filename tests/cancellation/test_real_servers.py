@@ -1,0 +1,104 @@
+"""The same sweep on real servers behind sentinels, in a cluster and in a majority of independent ones.
+
+A short matrix in every run; where there is time, every operation that needs no broken network, with every synchronizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import pytest
+
+import aiodlock
+from aiodlock import LockClient
+from aiodlock._core.place import Place
+from aiodlock.testing.servers import (
+    IndependentMasters,
+    RedisCluster,
+    RedisSentinel,
+    RedisServer,
+    SentinelService,
+    require,
+)
+from tests.cancellation.conftest import Expect, ExpectNothing
+from tests.cancellation.kinds import KINDS
+from tests.cancellation.matrix import ENTERING
+from tests.cancellation.operations import OPERATIONS
+from tests.cancellation.real import Connect, RealStage
+from tests.cancellation.sweep import Cell, Report
+from tests.cancellation.test_sweep import swept
+from tests.cancellation.trigger import Beating, Plan
+
+SERVERS: dict[str, Any] = {"sentinel": SentinelService, "cluster": RedisCluster, "redlock": IndependentMasters}
+KINDS_OF_REDLOCK = {"lock", "read", "write", "multi", "election"}
+LATCHES = {"count_down", "opened_too_late"}
+NOT_HERE = {  # what reaches into the memory server
+    *("opened", "take", "reserve", "restock"),
+    "control",  # nothing of ours
+}
+STATES = ("free", "elsewhere", "local", "company", "idle")
+# Before every callback with the lock; at every suspension with the others, which do the same by other lines.
+PLANS = {True: [Plan("beat"), Plan("ready", ("cancel",) * 3, (1, 1))], False: [Plan("pending"), Plan("ready")]}
+SHORT = [Cell("block", "free"), Cell("block", "elsewhere"), Cell("release", "company"), Cell("client_block", "free")]
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def topology(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """The name of a topology, and the URL of servers set up so."""
+    require(RedisServer)
+    if request.param == "sentinel":
+        require(RedisSentinel)
+    servers: AbstractContextManager[Any] = SERVERS[request.param]()
+    with servers as running:
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in getattr(running, "nodes", ()))
+        yield request.param, f"redlock://{hosts}/0" if request.param == "redlock" else running.url
+
+
+@pytest.fixture
+def connect(topology: tuple[str, str]) -> Connect:
+    def connect(name: str, prefix: str) -> LockClient:
+        return aiodlock.connect(topology[1], name=name, prefix=prefix)
+
+    return connect
+
+
+def cells(topology: str, operation: str) -> Iterator[Cell]:
+    """Return every cell of *operation* that these servers know, and whose network is well."""
+    facts = OPERATIONS[operation]
+    for kind in KINDS if operation in ENTERING else facts.kinds:
+        if topology == "redlock" and (kind not in KINDS_OF_REDLOCK or operation in LATCHES):
+            continue
+        states = STATES if kind == "lock" else STATES[:2]
+        yield from (Cell(operation, state, kind=kind) for state in facts.states if state in states)
+
+
+def test_a_cancel_at_any_point_leaves_nothing(connect: Connect, expect_nothing: ExpectNothing) -> None:
+    """The short matrix: before every callback that the loop runs."""
+    make = partial(RealStage, connect=connect)
+    expect_nothing(swept(SHORT, [Plan("beat")], loop_factory=Beating, make=make))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - NOT_HERE))
+def test_whatever_is_done(
+    topology: tuple[str, str], connect: Connect, operation: str, expect_nothing: ExpectNothing
+) -> None:
+    """With every synchronizer, in every state that needs no broken network."""
+    chosen, report = list(cells(topology[0], operation)), Report()
+    for is_lock, plans in PLANS.items():
+        some = [cell for cell in chosen if (cell.kind == "lock") == is_lock]
+        report += swept(some, plans, loop_factory=Beating, make=partial(RealStage, connect=connect))
+    if chosen:
+        expect_nothing(report)
+
+
+def test_a_client_that_never_leaves_is_found(connect: Connect, expect: Expect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin."""
+    monkeypatch.setattr(Place, "_send_leave", lambda self: self._left(None))
+    monkeypatch.setattr("tests.cancellation.real._WITHIN", 0.1)
+    make = partial(RealStage, connect=connect)
+    expect(swept([Cell("block", "free")], [Plan("pending")], loop_factory=Beating, make=make), "orphan")
