@@ -116,10 +116,10 @@ class SpreadStockroom:
 
     async def add(self, quantity: int, operation: str) -> bool | Differs:
         async def verb() -> bool:
-            (is_open,) = await self._ask(self._segments[0].add(quantity, operation))
+            (is_done,) = await self._ask(self._segments[0].add(quantity, operation))
             # Nobody sells any more when somebody was told that the sale is closed.
-            await (self._level() if is_open else self._look_around())
-            return bool(is_open)
+            await (self._level() if is_done else self._look_around())
+            return bool(is_done)
 
         return await self._or_differs(verb)
 
@@ -143,9 +143,9 @@ class SpreadStockroom:
         async def verb() -> Remaining:
             looks = await self._look_around()
             for _ in range(_RECOUNTS):
-                before, survey = looks, _Survey(looks)
-                if survey.on_their_way:
-                    await self._bring_home(survey.looks[0].born)
+                before = looks
+                if _Survey(looks).on_their_way:
+                    await self._bring_home(looks[0].born)
                 looks = await self._look_around()
                 if looks == before:
                     break
@@ -269,8 +269,7 @@ class SpreadStockroom:
 
     async def _level(self) -> None:
         looks = await self._look_around()
-        born = looks[0].born
-        brought = await self._send(levelled([look.left for look in looks]), born)
+        brought = await self._send(levelled([look.left for look in looks]), looks[0].born)
         await self._ask(*(self._segments[target].arrive(arrivals) for target, arrivals in brought.items()))
 
     # --- looking -----------------------------------------------------------------------------------------------
@@ -290,10 +289,13 @@ class SpreadStockroom:
         return await self._ask(*(segment.look() for segment in self._segments))
 
     async def _audit(self) -> Audit:
+        """Count when nothing is on its way; what still seems so when nothing moves any more, a server has forgotten."""
+        before: list[Count] = []
         for _ in range(_RECOUNTS):
             counts: list[Count] = [(await self._ask(segment.count()))[0] for segment in self._segments]
-            if not sum(count.sent for count in counts):
+            if counts == before or not sum(count.sent for count in counts):
                 return _sum_of([count.audit for count in counts])
+            before = counts
             await self._bring_home((await self._look())[0].born)
         raise BackendUnavailableError(
             f"articles of {self._terms.key!r} moved during each of {_RECOUNTS} counts: audit when less is sold"

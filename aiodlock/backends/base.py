@@ -182,7 +182,7 @@ class Preparing(Protocol):
 
 
 class Stockroom(Protocol):
-    """The stock of one key on a server. Every verb is one atomic step there and can be repeated.
+    """The stock of one key on a server. Every verb is one atomic step there, or is seen as one; each can be repeated.
 
     What is due is done first: a reservation whose time is over goes back, an order that was remembered long enough is
     forgotten. Each verb answers `Differs`, and does nothing, where the stock was made on other terms.

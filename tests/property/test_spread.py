@@ -387,18 +387,20 @@ def an_outbox_promises_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "twin",
+    ("twin", "first"),
     [
-        what_is_on_its_way_is_not_counted,
-        arrivals_are_added_as_often_as_they_are_told,
-        nobody_is_told_that_the_sale_is_closed,
-        an_outbox_promises_nothing,
+        (what_is_on_its_way_is_not_counted, 28),
+        (arrivals_are_added_as_often_as_they_are_told, 0),
+        (nobody_is_told_that_the_sale_is_closed, 14),
+        (an_outbox_promises_nothing, 3),
     ],
 )
-def test_a_twin_is_found(monkeypatch: pytest.MonkeyPatch, twin: Callable[[pytest.MonkeyPatch], None]) -> None:
-    """Each rule is needed: without it some seed shows a violation."""
+def test_a_twin_is_found(
+    monkeypatch: pytest.MonkeyPatch, twin: Callable[[pytest.MonkeyPatch], None], first: int
+) -> None:
+    """Each rule is needed: without it some seed shows a violation, found here from one near *first* on."""
     twin(monkeypatch)
-    assert any(verdict(seed) for seed in range(300))
+    assert any(verdict(seed) for seed in range(first, first + 400, 2))
 
 
 def test_twins_that_believe_or_forget_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

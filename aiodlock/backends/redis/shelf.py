@@ -104,7 +104,7 @@ class Shelf:
             first = books
             quantities.update(orders)
             if cursor == "0":
-                loaded, accepted, returned, forgotten, sent, left = books
+                (loaded, accepted, returned, forgotten, sent), left = books
                 return Audit(loaded, accepted, returned, forgotten, sum(quantities.values()), tuple(left)), sent
 
     def _send(

@@ -7,7 +7,8 @@
 -- KEYS[2]  sorted set: o<id>, p<id>, c<id> by the millisecond at which a reservation goes back, or at which it is forgotten
 -- KEYS[3]  stream, the outbox: each entry has in `m` the movements of one step, as JSON: move, order, buyer, quantity, segment
 --          of the first, of the second, and so on. Its id is the microsecond at which it was written
--- ARGV     1 segments, or less than 0 if this is only one of so many; 2 memory in milliseconds; 3 '1' for one order per buyer; 4 '1' to write to the outbox
+-- ARGV     1 segments, or less than 0 if this is only one of so many; 2 memory in milliseconds; 3 '1' for one order per buyer;
+--          4 '1' to write to the outbox
 --
 -- While a sale is open its keys have no expiry: a stock is data. Closed, they go when the last order is forgotten; the
 -- outbox goes when it is empty. One segment of several goes when all of them do. Times are milliseconds of this server.
