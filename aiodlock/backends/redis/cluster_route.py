@@ -76,6 +76,7 @@ class Cluster:
         self._has_moved = False  # a slot that we listen to: whoever waits has to look
         self._stale = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def open(self) -> None:
         """Learn the map from the first server that answers, or raise; connections are made when they are needed."""
@@ -83,6 +84,7 @@ class Cluster:
         self._keeper = asyncio.create_task(self._keep(), name="aiodlock: cluster map")
 
     async def aclose(self) -> None:
+        self._is_closed = True
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})
@@ -217,7 +219,7 @@ class Cluster:
         error = answer.exception()
         if grant.future.done():
             return
-        if isinstance(error, RedirectedError) and grant.hops < _MOST_HOPS:
+        if isinstance(error, RedirectedError) and grant.hops < _MOST_HOPS and not self._is_closed:
             grant.hops += 1
             self._send_grant(grant, self._follow(error.redirection), asking=not error.redirection.is_for_good)
         elif error is not None:
