@@ -92,7 +92,8 @@ async def test_three_hundred_waiters_of_six_processes_enter_in_order(server: Zoo
     async with client(server.url, session=30.0, name="first") as mine, client(server.url, name="observer") as observer:
         hold = await mine.lock(key).acquire()
         with ExitStack() as stack:
-            settings = {"url": server.url, "key": key, "session": 5.0, "tasks": 50}
+            # They stay a while, so that none is through before it can be killed.
+            settings = {"url": server.url, "key": key, "session": 5.0, "tasks": 50, "stay": 0.02}
             workers = [stack.enter_context(Worker(QUEUE_UP, who=f"w{n}", **settings)) for n in range(6)]
             for worker in workers:
                 await asyncio.to_thread(worker.await_event, "standing", within=60.0)

@@ -38,12 +38,12 @@ async def contend_with_nodes_that_stay(record: Recorder, **settings: Any) -> Non
     await contend(record, **settings)
 
 
-async def queue_up(record: Recorder, *, url: str, key: str, session: float, tasks: int) -> None:
+async def queue_up(record: Recorder, *, url: str, key: str, session: float, tasks: int, stay: float) -> None:
     """Let many tasks stand in line, one after the other, each with a ticket of its own; end when all were inside."""
     async with client(url, session=session, name=record.who) as locks:
         waiting = []
         for number in range(tasks):
-            waiting.append(asyncio.create_task(_enter(record, locks, key, 0.0, number=number, fair=True)))
+            waiting.append(asyncio.create_task(_enter(record, locks, key, stay, number=number, fair=True)))
             await asyncio.sleep(0.01)
         record("standing")
         await asyncio.gather(*waiting)
