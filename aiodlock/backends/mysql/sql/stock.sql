@@ -333,7 +333,7 @@ goods: BEGIN
     -- include do_much_due
     DELETE FROM aiodlock_stock_operations WHERE stock = p_stock AND ends <= v_now;
     SELECT COUNT(*) INTO v_is_known FROM aiodlock_stock_operations WHERE stock = p_stock AND operation = p_operation;
-    SET v_is_done = CASE p_what WHEN 'load' THEN v_is_known OR NOT v_open WHEN 'add' THEN v_open ELSE 1 END;
+    SET v_is_done = CASE p_what WHEN 'load' THEN v_is_known OR NOT v_open WHEN 'add' THEN v_is_known OR v_open ELSE 1 END;
     IF p_what IN ('load', 'add') AND v_is_done AND NOT v_is_known THEN
         INSERT INTO aiodlock_stock_operations (stock, operation, ends) VALUES (p_stock, p_operation, v_now + v_memory);
         UPDATE aiodlock_stock_segments
