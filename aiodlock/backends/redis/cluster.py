@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aiodlock._core.spread import SpreadStockroom
@@ -20,12 +21,15 @@ from aiodlock.backends.redis.report import combine, gather_reports, judge_server
 from aiodlock.backends.redis.segment import RedisSegment
 from aiodlock.backends.redis.slots import SlotMap, Spot
 from aiodlock.errors import ConfigurationError
+from aiodlock.policy import check_count
 
 __all__ = ["ClusterBackend", "judge_slots"]
 
 
 class ClusterBackend(Lines):
     """One client's connections to a Redis Cluster, known by one or more *seeds*; see `RedisBackend` for the rest.
+
+    *min_replicas* are those of the master that keeps the line.
 
     *remap* turns the host and port that a server announces into those that lead to it, where they differ.
     """
@@ -38,6 +42,7 @@ class ClusterBackend(Lines):
         name: str = "aiodlock",
         pushes: bool = True,
         patience: float = 3.0,
+        min_replicas: int = 0,
         remap: Callable[[Spot], Spot] | None = None,
     ) -> None:
         if not seeds or any(seed.db or seed.path for seed in seeds):
@@ -45,8 +50,10 @@ class ClusterBackend(Lines):
         calls = Calls(Keys(prefix), pushes=pushes)
         hosts = ",".join(sorted(f"{seed.host}:{seed.port}" for seed in seeds))
         address = f"{'rediss' if seeds[0].tls else 'redis'}+cluster://{hosts}"
-        self._cluster = Cluster(seeds, calls, name=name, patience=patience, remap=remap)
+        self.min_replicas = check_count("min_replicas", min_replicas, least=0)
+        self._cluster = Cluster(seeds, calls, name=name, patience=patience, remap=remap, min_replicas=self.min_replicas)
         super().__init__(self._cluster, calls, address=address)
+        self.capabilities = replace(self.capabilities, trusts_calls=not min_replicas)
 
     async def diagnose(self) -> Sequence[Finding]:
         """Look at the map and at every master."""
@@ -57,7 +64,8 @@ class ClusterBackend(Lines):
         return [judge_slots(slots), servers, *combine(reports)]
 
     def _diagnose(self, node: Node) -> Awaitable[Sequence[Finding]]:
-        return diagnose(node, self._keys, pushes=self.capabilities.pushes, min_replicas=0, cluster=True)
+        pushes = self.capabilities.pushes
+        return diagnose(node, self._keys, pushes=pushes, min_replicas=self.min_replicas, cluster=True)
 
     def stock(self, terms: Terms) -> Stockroom:
         """Return the stock of a key; several segments are spread over the slots."""

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from redis.crc import key_slot
 
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.calls import Calls
+from aiodlock.backends.redis.member import Grant, Member, RedirectedError
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.route import PING
 from aiodlock.backends.redis.scripts import command, to_none
@@ -46,20 +47,6 @@ def _to_allowed(reply: Any, via: int) -> None:
     """Take any answer but a refusal for the right to listen."""
 
 
-@dataclass(slots=True)
-class _Member:
-    """A server that we use, and the channels subscribed on its present connection."""
-
-    spot: Spot
-    node: Node
-    channels: set[bytes] = field(default_factory=set)
-
-    def heard(self, channel: bytes, listening: asyncio.Future[None]) -> None:
-        """Take the answer to a subscription; a refused one is tried again with the next command."""
-        if listening.cancelled() or listening.exception():
-            self.channels.discard(channel)
-
-
 class Cluster:
     """The route in a cluster; *seeds* are asked for the map, the others are found by it.
 
@@ -74,7 +61,9 @@ class Cluster:
         name: str,
         patience: float,
         remap: Callable[[Spot], Spot] | None = None,
+        min_replicas: int = 0,
     ) -> None:
+        self._min_replicas = min_replicas
         self._seeds = seeds
         self._calls = calls
         self._name = name
@@ -82,7 +71,7 @@ class Cluster:
         self._remap = remap or (lambda spot: spot)
         self._vias = itertools.count(1)
         self._map = SlotMap()
-        self._members: dict[Spot, _Member] = {}
+        self._members: dict[Spot, Member] = {}
         self._channels: dict[int, bytes] = {}
         self._has_moved = False  # a slot that we listen to: whoever waits has to look
         self._stale = asyncio.Event()
@@ -98,7 +87,7 @@ class Cluster:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})
         members, self._members, self._map = self._members, {}, SlotMap()  # whoever comes now finds nobody
-        await asyncio.gather(*(member.node.aclose() for member in members.values()))
+        await asyncio.gather(*(member.aclose() for member in members.values()))
 
     async def ping(self) -> None:
         """Be answered by every master: a cluster with one away cannot serve every key."""
@@ -116,25 +105,50 @@ class Cluster:
         slot = key_slot(key)
         spot = self._map.owner(slot)
         if spot is None:
-            self._stale.set()
-            nobody: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-            nobody.set_exception(BackendUnavailableError(f"no server of the cluster serves slot {slot}"))
-            return nobody
+            return self._nobody(slot)
         member = self._members.get(spot) or self._join(spot)
         self._listen(member, slot)
         return member.node.send(payload, decode, load)
 
-    grant = send
+    def grant(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+        if not self._min_replicas:
+            return self.send(key, payload, decode, load)
+        slot = key_slot(key)
+        spot = self._map.owner(slot)
+        if spot is None:
+            return self._nobody(slot)
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self._send_grant(Grant(future, slot, payload, decode, load), self._members.get(spot) or self._join(spot))
+        return future
+
+    def _nobody(self, slot: int) -> asyncio.Future[Any]:
+        self._stale.set()
+        nobody: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        nobody.set_exception(BackendUnavailableError(f"no server of the cluster serves slot {slot}"))
+        return nobody
 
     def masters(self) -> Sequence[Node]:
         return [(self._members.get(spot) or self._join(spot)).node for spot in self._map.masters]
 
     # --- members ---------------------------------------------------------------------------------------------
 
-    def _join(self, spot: Spot) -> _Member:
-        member = self._members[spot] = _Member(spot, self._node(spot, self._address(spot)))
+    def _join(self, spot: Spot) -> Member:
+        member = self._members[spot] = Member(spot, self._node(spot, self._address(spot)))
         member.node.start()
+        if self._min_replicas:
+            member.confirm_by(self._granting_node(spot), replicas=self._min_replicas, within=self._patience / 3)
         return member
+
+    def _granting_node(self, spot: Spot) -> Node:
+        return Node(
+            self._address(spot),
+            name=self._name,
+            greet=_no_greeting,
+            on_down=self._stale.set,
+            on_refused=partial(self._refused_grant, spot),
+            patience=self._patience,
+            vias=self._vias,
+        )
 
     def _address(self, spot: Spot) -> Address:
         host, port = self._remap(spot)
@@ -158,7 +172,7 @@ class Cluster:
         if self._calls.pushes:
             await link.send(command("SSUBSCRIBE", self._calls.channel), _to_allowed)
 
-    def _listen(self, member: _Member, slot: int, *, asking: bool = False) -> None:
+    def _listen(self, member: Member, slot: int, *, asking: bool = False) -> None:
         """Subscribe to the slot's channel there, unless that is done; what is sent next comes behind it."""
         channel = self._channels.get(slot)
         if channel is None or channel in member.channels:
@@ -166,7 +180,7 @@ class Cluster:
         member.channels.add(channel)
         if asking:
             member.node.send(_ASKING, to_none).add_done_callback(_look_at)
-        listening = member.node.send(command("SSUBSCRIBE", channel), _to_listening)
+        listening = member.asked[channel] = member.node.send(command("SSUBSCRIBE", channel), _to_listening)
         listening.add_done_callback(partial(member.heard, channel))
 
     def _lost(self, spot: Spot) -> None:
@@ -181,6 +195,44 @@ class Cluster:
             member.channels.discard(push[1])
             self._has_moved = True
             self._stale.set()
+
+    # --- joins and renewals that replicas confirm --------------------------------------------------------------
+
+    def _send_grant(self, grant: Grant, member: Member, *, asking: bool = False) -> None:
+        """Send it over the member's second connection, when the first one hears the calls that may follow."""
+        self._listen(member, grant.slot, asking=asking)
+        assert member.grants is not None
+        send = partial(member.grants.send, grant.payload, grant.decode, grant.load, first=_ASKING if asking else None)
+
+        def go(_: object = None) -> None:
+            send().add_done_callback(partial(self._granted, grant))
+
+        listening = member.asked.get(self._channels.get(grant.slot, b""))
+        if listening is None:
+            go()
+        else:
+            listening.add_done_callback(go)
+
+    def _granted(self, grant: Grant, answer: asyncio.Future[Any]) -> None:
+        error = answer.exception()
+        if grant.future.done():
+            return
+        if isinstance(error, RedirectedError) and grant.hops < _MOST_HOPS:
+            grant.hops += 1
+            self._send_grant(grant, self._follow(error.redirection), asking=not error.redirection.is_for_good)
+        elif error is not None:
+            grant.future.set_exception(error)
+        else:
+            grant.future.set_result(answer.result())
+
+    def _refused_grant(self, spot: Spot, entry: Entry, error: str) -> bool:
+        """Tell where it belongs: it has to be confirmed there."""
+        redirection = Redirection.of(error, spot)
+        if redirection is not None:
+            entry[0].fail(RedirectedError(redirection, f"{spot[0]}:{spot[1]}: {error}"))
+        elif error.startswith("CLUSTERDOWN"):
+            self._stale.set()
+        return redirection is not None
 
     # --- redirections ----------------------------------------------------------------------------------------
 
@@ -198,15 +250,19 @@ class Cluster:
         if entry[0].hops > _MOST_HOPS:
             entry[0].fail(BackendUnavailableError(f"sent from server to server {_MOST_HOPS} times: {error}"))
             return True
-        member = self._members.get(redirection.spot) or self._join(redirection.spot)
+        member = self._follow(redirection)
         self._listen(member, redirection.slot, asking=not redirection.is_for_good)
-        if redirection.is_for_good:
-            self._map.move(redirection.slot, redirection.spot)
-            self._stale.set()
-        else:
+        if not redirection.is_for_good:
             member.node.send(_ASKING, to_none).add_done_callback(_look_at)
         member.node.take(entry)
         return True
+
+    def _follow(self, redirection: Redirection) -> Member:
+        """Return the server that is meant, and remember it if the slot is there for good."""
+        if redirection.is_for_good:
+            self._map.move(redirection.slot, redirection.spot)
+            self._stale.set()
+        return self._members.get(redirection.spot) or self._join(redirection.spot)
 
     # --- the map ---------------------------------------------------------------------------------------------
 
@@ -276,11 +332,15 @@ class Cluster:
         for spot, member in list(self._members.items()):
             if spot not in self._map.masters and (spot in self._map.replicas or not member.node.is_up):
                 del self._members[spot]
-                await member.node.aclose()
+                await member.aclose()
 
 
 def _as_it_is(reply: Any, via: int) -> Any:
     return reply
+
+
+async def _no_greeting(link: Link) -> None:
+    """Prepare nothing: it carries no calls, and a server that is no master says where to go."""
 
 
 def _look_at(done: asyncio.Future[None]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from aiodlock._core.line import Gone, GoneWhy, Inside, Waiting
 from aiodlock.backends.redis.node import Node
-from aiodlock.backends.redis.scripts import command
+from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.wire import Decode
 from aiodlock.errors import BackendUnavailableError
 
@@ -26,6 +26,7 @@ class _Asked(NamedTuple):
     payload: bytes
     decode: Decode[Any]
     load: bytes | None
+    first: bytes | None
 
 
 _Round: TypeAlias = "list[tuple[_Asked, asyncio.Future[Any]]]"
@@ -41,11 +42,13 @@ class Confirming:
         self._next: list[_Asked] = []
         self._under_way = False
 
-    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
-        """Send with the next round; the future gets the decoded reply, or what `doubted` makes of it."""
+    def send(
+        self, payload: bytes, decode: Decode[_T], load: bytes | None = None, *, first: bytes | None = None
+    ) -> asyncio.Future[_T]:
+        """Send with the next round, behind the command *first*; the future gets the reply, or what `doubted` makes."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
-        self._next.append(_Asked(future, payload, decode, load))
+        self._next.append(_Asked(future, payload, decode, load, first))
         if not self._under_way:
             self._under_way = True
             loop.call_soon(self._begin)
@@ -55,8 +58,12 @@ class Confirming:
         asked, self._next = self._next, []
         self._under_way = bool(asked)
         if asked:
-            sent = [(one, self._node.send(one.payload, one.decode, one.load)) for one in asked]
-            self._send_wait(sent)
+            self._send_wait([(one, self._send(one)) for one in asked])
+
+    def _send(self, one: _Asked) -> asyncio.Future[Any]:
+        if one.first is not None:
+            self._node.send(one.first, to_none).add_done_callback(lambda done: done.exception())
+        return self._node.send(one.payload, one.decode, one.load)
 
     def _send_wait(self, sent: _Round) -> None:
         # A command that met NOSCRIPT is sent again, and is then behind the WAIT: that one says nothing of it.

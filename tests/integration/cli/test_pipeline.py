@@ -161,3 +161,13 @@ def test_a_database_that_is_not_there_is_told_before_anything_is_sold(cli: Cli) 
     ended = cli("seckill", *urls, f"mysql://root:secret@127.0.0.1:{port}/shop")
     assert_one_line(ended, 1, f"mysql://127.0.0.1:{port}", "check that the server runs")
     assert "secret" not in ended.stderr
+
+
+def test_whose_server_is_left_alone_is_said(cli: Cli) -> None:
+    """In one line, before anything begins."""
+    (port,) = free_ports(1)
+    urls = ("--backend", f"redis://127.0.0.1:{port}", "--orders", f"127.0.0.1:{port}", "--into")
+    ended = cli("seckill", "--chaos", *urls, f"mysql://root@127.0.0.1:{port}/shop")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("The server given by --url is not killed"), ended.stderr
+    assert ended.stderr.count("\n") == 2

@@ -51,7 +51,7 @@ async def test_the_procedures_answer_what_the_ledger_answers(client: Client, see
 
 FAULTS = {
     "no guard: as many as you like": ("AND rest >= v_quantity;\n    IF ROW_COUNT() = 0", ";\n    IF ROW_COUNT() = 0"),
-    "a call is given what its segments lack": ("IF v_lack >= 0 THEN", "IF TRUE THEN"),
+    "a call is given what its segments lack": ("IF v_spare >= 0 THEN", "IF TRUE THEN"),
     "orders are not remembered": ("FROM aiodlock_stock_orders WHERE stock = p_stock AND id = v_id;", "LIMIT 0;"),
     "one who is in the call twice": ("SET v_known = v_known + v_count - v_orders;", "DO 0;"),
     "nothing is buried": ("VALUES (p_stock, v_id, 3, p_buyer", "VALUES (p_stock, CONCAT(v_id, '?'), 3, p_buyer"),

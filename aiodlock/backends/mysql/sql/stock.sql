@@ -103,7 +103,7 @@
     COMMIT;
 
 -- name: stock_take
--- Take for many orders, in the order in which they are asked for.
+-- Take for many orders, in the order in which they are asked for: together where that is the same, else one by one.
 -- p_takes  JSON: for each order [order, buyer, quantity, home segment, time to hold or 0 for good, 1 if it was sent before]
 -- answer   three elements for each: 1, segment, left there: taken; 2, left, 0: sold out; 3, order, buyer: another one is in its way;
 --          4, quantity, 0: it was put back
@@ -113,7 +113,7 @@ CREATE PROCEDURE aiodlock_stock_take(
 SQL SECURITY INVOKER
 goods: BEGIN
     DECLARE v_buyer VARBINARY(255);
-    DECLARE v_quantity, v_home, v_hold, v_again, v_some, v_lack, v_orders, v_buyers, v_known BIGINT;
+    DECLARE v_quantity, v_home, v_hold, v_again, v_some, v_lack, v_spare, v_orders, v_buyers, v_known BIGINT;
     DECLARE v_count BIGINT DEFAULT JSON_LENGTH(p_takes);
     DECLARE v_answer, v_answers MEDIUMTEXT CHARACTER SET ascii;
     -- include goods
@@ -172,17 +172,18 @@ END
     IF v_known = 0 AND NOT v_again AND (NOT v_open OR v_rest < v_quantity AND v_due < 256) THEN
         SET v_answers = CONCAT('2,', v_rest, ',0', REPEAT(CONCAT(',2,', v_rest, ',0'), v_count - 1)), v_count = 0;
     ELSEIF v_known = 0 AND v_open AND v_rest >= v_sum THEN
-        SELECT MIN(here.rest - asked.quantity) INTO v_lack FROM
+        SELECT MIN(here.rest - asked.quantity) INTO v_spare FROM
             (SELECT take.home, SUM(take.quantity) AS quantity FROM
         -- include takes
               GROUP BY take.home) AS asked
           JOIN aiodlock_stock_segments AS here ON here.stock = p_stock AND here.segment = asked.home;
-        IF v_lack >= 0 THEN
+        IF v_spare >= 0 THEN
             -- include give_all
         END IF;
     END IF;
 
 -- part: give_all
+-- Orders first: what each of them leaves is counted down from what its home has before.
     INSERT INTO aiodlock_stock_orders (stock, id, state, buyer, quantity, segment, rest, ends, other)
     SELECT p_stock, UNHEX(take.id), IF(take.hold, 2, 1), UNHEX(take.buyer), take.quantity, take.home,
            here.rest - SUM(take.quantity) OVER (PARTITION BY take.home ORDER BY take.number),
