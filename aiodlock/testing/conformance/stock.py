@@ -172,6 +172,11 @@ async def a_sale_is_opened_once_and_closed(world: World) -> None:
     assert await other.load(3)
     assert (await mine.remaining()).total == 8
     assert isinstance(await mine.take(buyer="bob", order="o-2"), Taken)
+    assert await mine._room.add(2, "sent twice") is True
+    await other.close()
+    assert await mine._room.add(2, "sent twice") is True  # its answer was lost, and it was done before the sale ended
+    assert await mine._room.add(2, "too late") is False
+    assert (await mine.audit()).loaded == 10
     assert (await mine.audit()).is_balanced
 
 

@@ -139,9 +139,11 @@ async def test_an_order_that_gets_a_new_id_whenever_it_is_sent_is_caught(
     assert "not conserved" in [violation.rule for violation in found]
 
 
-async def under_load(cluster: RedisCluster, trouble: Callable[[str], None]) -> tuple[Rush, list[Violation]]:
+async def under_load(
+    cluster: RedisCluster, trouble: Callable[[str], None], **settings: int
+) -> tuple[Rush, list[Violation]]:
     """Take and put back while *trouble* is made, in a thread, with the servers of the key; then sell all of it."""
-    async with aiodlock.connect(cluster.url) as locks:
+    async with aiodlock.connect(cluster.url, **settings) as locks:
         rush, is_over = Rush(locks.stock(next(_keys), segments=SEGMENTS, outbox=True, patience=60.0)), asyncio.Event()
         await rush.stock.load(40)
         turning = asyncio.ensure_future(rush.turn_over(is_over))
@@ -189,6 +191,20 @@ async def test_a_failover_that_loses_no_answered_write_is_survived(own_cluster: 
         fail_over(own_cluster, master)
 
     rush, found = await under_load(own_cluster, kill)
+    assert found == []
+    assert len(rush.accepted) - len(rush.returned) == 40
+
+
+async def test_a_failover_in_full_flight_loses_nothing_that_a_replica_has_confirmed(own_cluster: RedisCluster) -> None:
+    """With `min_replicas` nobody is told yes before a replica knows of it."""
+
+    def kill(key: str) -> None:
+        master = own_cluster.owner(slots_of(key)[0])
+        fail_over(own_cluster, master)
+        master.start()  # now the replica that confirms
+        own_cluster.await_well()
+
+    rush, found = await under_load(own_cluster, kill, min_replicas=1)
     assert found == []
     assert len(rush.accepted) - len(rush.returned) == 40
 
