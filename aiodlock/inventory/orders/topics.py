@@ -2,32 +2,59 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from aiodlock.errors import BackendError, BackendUnavailableError, MissingDependencyError
 
 try:
     from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+    from aiokafka.errors import KafkaError
 except ImportError as error:
     raise MissingDependencyError("Kafka", extra="kafka") from error
 
 __all__ = ["make_topics"]
 
 _EXISTS = 36
+_PAUSE = 0.2
 
 
-async def make_topics(bootstrap: str, *names: str, partitions: int = 4, replicas: int = 1) -> None:
-    """Make topics; one that is there stays as it is.
+async def make_topics(
+    bootstrap: str, *names: str, partitions: int = 4, replicas: int = 1, patience: float = 10.0
+) -> None:
+    """Make topics; one that is there stays as it is. A broker that starts is waited for, *patience* seconds at most.
 
     Cancellation: some of them may be made; ask again.
     """
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    try:
-        await admin.start()
-        if not (await admin.describe_cluster())["brokers"]:  # aiokafka would fail on its own None
-            raise BackendUnavailableError(f"{bootstrap} has no broker yet: ask again when it has started")
-        wanted = [NewTopic(name, num_partitions=partitions, replication_factor=replicas) for name in names]
-        reply = await admin.create_topics(wanted)
-    finally:
-        await admin.close()
+    wanted = [NewTopic(name, num_partitions=partitions, replication_factor=replicas) for name in names]
+    reply = await _made(bootstrap, wanted, patience)
     for name, code, message in reply.topic_errors:  # they are answered, not raised
         if code not in (0, _EXISTS):
             raise BackendError(f"topic {name!r} cannot be made: {message or code}")
+
+
+async def _made(bootstrap: str, wanted: list[NewTopic], patience: float) -> Any:
+    last: Exception | None = None
+    try:
+        async with asyncio.timeout(patience):
+            while True:
+                try:
+                    return await _make(bootstrap, wanted)
+                except (KafkaError, OSError, BackendUnavailableError) as error:
+                    last = error
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError:
+        raise BackendUnavailableError(
+            f"kafka://{bootstrap}: no topics made within {patience:g}s, {last!r}: check the broker"
+        ) from last
+
+
+async def _make(bootstrap: str, wanted: list[NewTopic]) -> Any:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        await admin.start()
+        if not (await admin.describe_cluster())["brokers"]:  # the driver would stumble over its own None
+            raise BackendUnavailableError("it listens, but no broker is ready")
+        return await admin.create_topics(wanted)
+    finally:
+        await admin.close()
