@@ -214,7 +214,7 @@ def _late_losers(self: Race[Any]) -> None:
 TWINS: dict[str, Any] = {
     "aiodlock.locks.multi._in_order": lambda members: members,
     "aiodlock._core.engine.Engine.limit": lambda self, future, seconds, outcome: None,
-    "aiodlock.backends.memory.admit": _overtake,
+    "aiodlock.backends.memory.server.admit": _overtake,
     "aiodlock.locks.race.Race.end": _late_losers,
     "aiodlock._core.cohort.Cohort.place_gone": lambda self, place, reason: None,
     "aiodlock.locks.multi._give_back": lambda holds: ([], None),

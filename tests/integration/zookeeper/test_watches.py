@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from aiodlock import Hold
-from aiodlock.backends.zookeeper import stand
+from aiodlock.backends.zookeeper import lookout
 from aiodlock.testing.servers import ZooKeeperServer
 from tests.acceptance import acceptance
 from tests.integration.zookeeper.support import client, in_line, nodes, session_of, until
@@ -57,6 +57,6 @@ async def test_a_waiter_watches_the_node_before_its_own(server: ZooKeeperServer,
 
 async def test_that_finds_a_herd(server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: everybody watches the one who is inside."""
-    monkeypatch.setattr(stand, "blocker", lambda ahead, weight, *, size: ahead[0])
+    monkeypatch.setattr(lookout, "blocker", lambda ahead, weight, *, size: ahead[0])
     with pytest.raises(TimeoutError):
         await stand_in_line(server, key)
