@@ -6,6 +6,7 @@ import asyncio
 
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
+from aiodlock._core.ownership import RELEASED
 from aiodlock._core.place import INSIDE, Place
 
 __all__ = ["SharedCohort"]
@@ -23,7 +24,13 @@ class SharedCohort(Cohort):
         return 1 if (self.live or self.tries) and not self.open else 0
 
     def pass_on(self, hold: Hold) -> bool:
-        return False
+        """Release *hold* without the server: others read on in its place."""
+        place = hold._place
+        if len(place.holds) < 2 or self.engine.now() >= place.deadline:
+            return False
+        hold._state = RELEASED
+        del _readers(place)[hold]
+        return True
 
     def give_back(self, hold: Hold, now: float) -> asyncio.Future[None] | None:
         place = hold._place
@@ -65,10 +72,11 @@ class SharedCohort(Cohort):
         own._lose("it was held as long as max_hold allows")
 
     def _own(self, place: Place, now: float) -> Hold:
-        readers = _readers(place)
-        own = super()._own(place, now)
+        place.fence = fence = place.fence + 1
+        own = self._hold(self, place, fence, now)
+        place.holds = readers = _readers(place)
         readers[own] = None
-        place.holds = readers
+        self._watch_rare(own)
         return own
 
     def _hand_out(self, place: Place, now: float) -> Hold:
