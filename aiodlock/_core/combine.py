@@ -23,7 +23,7 @@ class Combiner:
     """Stands in the queue of a cohort like one task; at its turn it runs what was queued, for at most one batch.
 
     After that it keeps the place for one more step of the loop, in which those just served may come again. Who then
-    finds another function queued runs it and its own at once: of two calls only one waits for the loop.
+    finds another function queued runs it and two of its own at once: of three calls only one waits for the loop.
     """
 
     def __init__(self, cohort: Cohort) -> None:
@@ -34,6 +34,7 @@ class Combiner:
         self._turn: Waiter | None = None  # while it waits or works
         self._kept: Hold | None = None  # between two steps
         self._joined = False  # whether anybody ran at once in this step
+        self._earned = False  # whether whoever comes next may run at once for it, though nothing is queued
 
     @property
     def is_busy(self) -> bool:
@@ -51,14 +52,17 @@ class Combiner:
     def join(self, function: Callable[[], T]) -> T | Default:
         """Run up to two functions that are queued, then *function*; return DEFAULT where it has to be queued.
 
-        A task that comes twice in a row finds nothing queued the second time: nobody keeps the loop to itself.
+        Running what others have queued earns one more call. A task that goes on coming finds nothing queued and nothing
+        earned: nobody keeps the loop to itself.
         """
         runs, own = self._runs, self._kept
-        if not runs or own is None or self._cohort.engine.now() >= own._place.until:
+        if own is None or not (runs or self._earned) or self._cohort.engine.now() >= own._place.until:
             return DEFAULT
         self._kept, self._joined = None, True  # a function that starts another one does not run it inside itself
+        self._earned = bool(runs)
         try:
-            self._run_next()
+            if runs:
+                self._run_next()
             if runs:
                 self._run_next()  # so that a long queue gets shorter
             return DEFAULT if runs else function()
@@ -97,10 +101,10 @@ class Combiner:
 
     def _work(self, own: Hold) -> None:
         cohort = self._cohort
-        self._kept = None
+        self._kept, self._earned = None, False
         if (self._runs or self._joined) and not own._is_lost(cohort.engine.now()):
             if self._joined:
-                self._joined = False  # whoever comes next runs what the last one queued: all have two calls a step
+                self._joined = False  # whoever comes next runs what the last one queued: all have as many calls a step
             else:
                 self._run_batch(own)
             if not cohort.live and cohort.engine.now() < own._place.until:

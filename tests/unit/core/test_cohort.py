@@ -402,8 +402,8 @@ async def test_functions_of_many_tasks_run_in_one_step(locks: LockClient, faults
     assert faults.sent.count("join") == 1
 
 
-async def test_who_comes_again_runs_with_others_and_never_twice_in_a_row(locks: LockClient, faults: Faults) -> None:
-    """Of two calls only one waits for the loop; nobody gets more than two ahead; all under one ticket."""
+async def test_who_comes_again_runs_with_others_and_does_not_stay(locks: LockClient, faults: Faults) -> None:
+    """Of three calls only one waits for the loop; nobody gets more than three ahead; all under one ticket."""
     lock, counts, ahead, at_once = locks.lock("k"), [0] * 10, [], []
 
     async def visit(me: int) -> None:
@@ -427,8 +427,8 @@ async def test_who_comes_again_runs_with_others_and_never_twice_in_a_row(locks: 
     await asyncio.gather(*map(visit, range(10)))
     watcher.cancel()
     assert counts == [50] * 10
-    assert max(ahead) <= 2
-    assert 200 < sum(at_once) < 300
+    assert max(ahead) <= 3
+    assert 300 < sum(at_once) < 350
     assert faults.sent.count("join") == 1
 
 
