@@ -32,6 +32,11 @@ sys.exit(asyncio.run(main()))
 HOLDING = (sys.executable, "-c", HOLD)
 
 
+def heeding(number: signal.Signals) -> tuple[str, ...]:
+    """Return what starts a command that heeds a signal: whoever runs the suite may have it ignored."""
+    return ("env", f"--default-signal={number.name[3:]}")
+
+
 class Pipe:
     """A named pipe: whoever opens one side waits for the other, so that two processes meet."""
 
@@ -257,8 +262,7 @@ async def test_a_torn_start_is_noticed(
 def test_signals_reach_the_command(number: signal.Signals, pipe: Pipe) -> None:
     """It decides what to do; we go on and pass its status on."""
     script = f"trap 'exit 40' {number.name[3:]}; echo >{pipe.path}; read line <{pipe.path}"
-    heed = ("env", f"--default-signal={number.name[3:]}")  # the suite itself may run under nohup
-    with subprocess.Popen([*heed, *HOLDING, "sh", "-c", script]) as process:
+    with subprocess.Popen([*heeding(number), *HOLDING, "sh", "-c", script]) as process:
         pipe.path.read_text()
         process.send_signal(number)
         assert process.wait(30) == 40
@@ -266,7 +270,8 @@ def test_signals_reach_the_command(number: signal.Signals, pipe: Pipe) -> None:
 
 def test_a_command_that_dies_of_a_passed_signal(pipe: Pipe) -> None:
     """The status is that of a shell, and there is no traceback."""
-    with subprocess.Popen([*HOLDING, "sh", "-c", f"echo >{pipe.path}; sleep 100"], stderr=subprocess.PIPE) as process:
+    command = [*heeding(signal.SIGINT), *HOLDING, "sh", "-c", f"echo >{pipe.path}; sleep 100"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         pipe.path.read_text()
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=30)[1]
