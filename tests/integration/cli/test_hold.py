@@ -270,7 +270,9 @@ def test_signals_reach_the_command(number: signal.Signals, pipe: Pipe) -> None:
 
 def test_a_command_that_dies_of_a_passed_signal(pipe: Pipe) -> None:
     """The status is that of a shell, and there is no traceback."""
-    command = [*heeding(signal.SIGINT), *HOLDING, "sh", "-c", f"echo >{pipe.path}; sleep 100"]
+    # Not a shell: between two commands it may swallow the signal.
+    dying = f"import signal; signal.signal(2, signal.SIG_DFL); open('{pipe.path}', 'w').close(); signal.pause()"
+    command = [*heeding(signal.SIGINT), *HOLDING, sys.executable, "-c", dying]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         pipe.path.read_text()
         process.send_signal(signal.SIGINT)
