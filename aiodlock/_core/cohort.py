@@ -144,11 +144,8 @@ class Cohort(Waiters):
         if now >= place.until:
             return False
         if self._coming:
-            engine.waiting -= 1
             hold._state = RELEASED
-            own = self.ahead.next(place, now)
-            if own.fence == place.last_fence or engine.is_loud:
-                self._mark_rare(own)
+            self._let_come(place, now)
             return True
         while waiters:
             waiter = waiters.popleft()
@@ -356,6 +353,11 @@ class Cohort(Waiters):
         self._watch_rare(own)
         return own
 
+    def _let_come(self, place: Place, now: float) -> None:
+        """Give *place* to the first of those who were woken ahead."""
+        self.engine.waiting -= 1
+        self._watch_rare(self.ahead.next(place, now))
+
     def _watch_rare(self, own: Hold) -> None:
         if own.fence == own._place.last_fence or self.engine.is_loud:
             self._mark_rare(own)
@@ -367,8 +369,7 @@ class Cohort(Waiters):
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
         if self._coming and now < place.until:
-            self.engine.waiting -= 1
-            self._watch_rare(self.ahead.next(place, now))
+            self._let_come(place, now)
             return None
         if now < place.until and (waiter := self.next_waiter()) is not None:
             waiter.set_result(self._own(place, now))
