@@ -23,6 +23,7 @@ from aiodlock._core.stock import (
 )
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import Script, bulk, load
+from aiodlock.backends.redis.wire import Decode
 from aiodlock.errors import BackendUnavailableError
 
 __all__ = ["Shelf", "as_it_is", "pack", "to_entries", "to_remaining", "to_sale"]
@@ -116,8 +117,7 @@ class Shelf:
             answer = json.loads(reply)
             return self._differs(answer) if answer and answer[0] == "differs" else decode(answer)
 
-        payload = script.head(4 + len(arguments), keys=3) + self._begin + b"".join(map(bulk, arguments))
-        return self._send_to(self._key, payload, decoded, script.load)
+        return self._call(script, decoded, *arguments)
 
     def _send_many(
         self, script: Script, decode: Callable[[list[Any]], _T], *arguments: str
@@ -127,8 +127,11 @@ class Shelf:
         def decoded(reply: Any, via: int) -> _T | Differs:
             return self._differs(json.loads(reply)) if isinstance(reply, bytes) else decode(reply)
 
+        return self._call(script, decoded, *arguments)
+
+    def _call(self, script: Script, decode: Decode[_T], *arguments: bytes | str | int) -> asyncio.Future[_T]:
         payload = script.head(4 + len(arguments), keys=3) + self._begin + b"".join(map(bulk, arguments))
-        return self._send_to(self._key, payload, decoded, script.load)
+        return self._send_to(self._key, payload, decode, script.load)
 
     def _differs(self, answer: Sequence[Any]) -> Differs:
         _, segments, memory, once, outbox = answer

@@ -11,13 +11,12 @@ from aiodlock._core.line import LineId
 from aiodlock._core.stock import Audit, Differs, Entry, Remaining, Sale, Take, Terms
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.route import Route
-from aiodlock.backends.redis.scripts import bulk, load
+from aiodlock.backends.redis.scripts import load
 from aiodlock.backends.redis.shelf import Shelf, pack, to_entries, to_remaining, to_sale
 
 __all__ = ["RedisStockroom"]
 
 _TAKE, _OUTBOX = load("take"), load("outbox")
-_TAKE_HEAD = _TAKE.head(5, keys=3)
 
 
 class RedisStockroom(Shelf):
@@ -33,8 +32,7 @@ class RedisStockroom(Shelf):
             parts = iter(reply)
             return [to_sale(*facts) for facts in zip(parts, parts, parts, strict=True)]
 
-        payload = _TAKE_HEAD + self._begin + bulk(pack(list(chain.from_iterable(takes))))
-        return self._send_to(self._key, payload, decode, _TAKE.load)
+        return self._call(_TAKE, decode, pack(list(chain.from_iterable(takes))))
 
     def remaining(self) -> Awaitable[Remaining | Differs]:
         return self._restock(to_remaining, "remaining")
