@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -92,3 +93,16 @@ class Screen:
             return False
         self._shown += shown.decode(errors="replace")
         return bool(shown)
+
+
+def heeding(*numbers: signal.Signals) -> tuple[str, ...]:
+    """Return what starts a command that heeds these signals: whoever runs the suite may have them ignored."""
+    return ("env", f"--default-signal={','.join(number.name[3:] for number in numbers)}")
+
+
+def until_signalled(first: str) -> tuple[str, ...]:
+    """Return a command that does *first* and then stays until a signal ends it.
+
+    Not a shell: between two commands it may swallow the signal.
+    """
+    return (sys.executable, "-c", f"import signal; signal.signal(2, signal.SIG_DFL); {first}; signal.pause()")

@@ -19,7 +19,7 @@ import aiodlock
 from aiodlock.cli import hold
 from aiodlock.cli.hold import run_holding
 from aiodlock.cli.session import Stop
-from tests.integration.cli.support import OnScreen
+from tests.integration.cli.support import OnScreen, heeding, until_signalled
 
 HOLD = """
 import asyncio, sys, aiodlock
@@ -30,11 +30,6 @@ async def main():
 sys.exit(asyncio.run(main()))
 """
 HOLDING = (sys.executable, "-c", HOLD)
-
-
-def heeding(number: signal.Signals) -> tuple[str, ...]:
-    """Return what starts a command that heeds a signal: whoever runs the suite may have it ignored."""
-    return ("env", f"--default-signal={number.name[3:]}")
 
 
 class Pipe:
@@ -270,9 +265,7 @@ def test_signals_reach_the_command(number: signal.Signals, pipe: Pipe) -> None:
 
 def test_a_command_that_dies_of_a_passed_signal(pipe: Pipe) -> None:
     """The status is that of a shell, and there is no traceback."""
-    # Not a shell: between two commands it may swallow the signal.
-    dying = f"import signal; signal.signal(2, signal.SIG_DFL); open('{pipe.path}', 'w').close(); signal.pause()"
-    command = [*heeding(signal.SIGINT), *HOLDING, sys.executable, "-c", dying]
+    command = [*heeding(signal.SIGINT), *HOLDING, *until_signalled(f"open('{pipe.path}', 'w').close()")]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         pipe.path.read_text()
         process.send_signal(signal.SIGINT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 import aiodlock
 from aiodlock.testing.servers import Server
-from tests.integration.cli.support import AIODLOCK, Cli, OnScreen, assert_one_line
+from tests.integration.cli.support import AIODLOCK, Cli, OnScreen, assert_one_line, heeding, until_signalled
 
 Holding = Callable[..., subprocess.Popen[str]]
 
@@ -23,13 +22,9 @@ def holding(url: str, tmp_path: Path) -> Iterator[Holding]:
     """Start ``hold`` around a command that runs until it is ended; return when it holds."""
     started: list[subprocess.Popen[str]] = []
 
-    # No shell where a signal is to end it: between two commands that may swallow it.
-    staying = "import signal; signal.signal(2, signal.SIG_DFL); print('inside', flush=True); signal.pause()"
-
     def start(key: str, *options: str, after: str = "") -> subprocess.Popen[str]:
-        heed = ("env", "--default-signal=INT,TERM")  # whoever runs the suite may have them ignored
-        inside = ("sh", "-c", f"echo inside; {after}") if after else (sys.executable, "-c", staying)
-        command = [*heed, *AIODLOCK, "hold", url, key, *options, "--", *inside]
+        inside = ("sh", "-c", f"echo inside; {after}") if after else until_signalled("print('inside', flush=True)")
+        command = [*heeding(signal.SIGINT, signal.SIGTERM), *AIODLOCK, "hold", url, key, *options, "--", *inside]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
         started.append(process)
         assert process.stdout is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -78,18 +79,28 @@ async def _is_free(others: Clients, name: str, keys: dict[str, str]) -> bool:
     return not await others.rows({name: keys[name]})
 
 
+@asynccontextmanager
+async def _first_lost_while_last_is_waited_for(
+    mine: Clients, others: Clients, proxies: dict[str, FaultProxy], keys: dict[str, str]
+) -> AsyncIterator[asyncio.Task[Any]]:
+    """Acquire all of *keys*: the last one is taken, and meanwhile the first one's server cut off and its lease over."""
+    first, *_, last = sorted(keys, key=keys.__getitem__)
+    async with others.clients[last].lock(keys[last]):
+        acquiring = asyncio.create_task(mine.multi(keys).acquire())
+        await until(lambda: _stand(others, last, keys, 2))
+        cut(proxies[first])
+        await until(lambda: _is_free(others, first, keys), within=4 * TTL)
+        yield acquiring
+
+
 @each_real_in_time
 async def test_a_member_lost_while_a_later_one_is_waited_for_ends_it(
     mine: Clients, others: Clients, proxies: dict[str, FaultProxy], keys: dict[str, str], victim: str
 ) -> None:
     """The first one is gone when the last one comes: none is held, and the first cannot be had again."""
     keys = ranked(keys, victim, at=0)
-    last = max(keys, key=keys.__getitem__)
-    async with others.clients[last].lock(keys[last]):
-        acquiring = asyncio.create_task(mine.multi(keys).acquire())
-        await until(lambda: _stand(others, last, keys, 2))
-        cut(proxies[victim])
-        await until(lambda: _is_free(others, victim, keys), within=4 * TTL)
+    async with _first_lost_while_last_is_waited_for(mine, others, proxies, keys) as acquiring:
+        pass
     with pytest.raises(BackendUnavailableError):
         await acquiring
     await others.until_empty(keys)
@@ -101,12 +112,7 @@ async def test_a_member_lost_while_a_later_one_is_waited_for_is_acquired_again(
 ) -> None:
     """If its server is back by then: all of them are held, with a fence above the lost one's."""
     keys = ranked(keys, victim, at=0)
-    last = max(keys, key=keys.__getitem__)
-    async with others.clients[last].lock(keys[last]):
-        acquiring = asyncio.create_task(mine.multi(keys).acquire())
-        await until(lambda: _stand(others, last, keys, 2))
-        cut(proxies[victim])
-        await until(lambda: _is_free(others, victim, keys), within=4 * TTL)
+    async with _first_lost_while_last_is_waited_for(mine, others, proxies, keys) as acquiring:
         async with others.clients[victim].lock(keys[victim]) as between:
             fence = between.fence
         proxies[victim].heal()
