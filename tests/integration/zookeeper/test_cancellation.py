@@ -51,6 +51,24 @@ async def test_that_finds_a_client_that_never_leaves(
         monkeypatch.undo()
 
 
+async def test_that_finds_a_node_that_is_left(
+    server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If leaving forgets a node that is just being made."""
+    leave = ZooKeeperBackend.leave
+
+    async def leave_what_is_known(self: ZooKeeperBackend, ticket: Any, *, bury: bool = False) -> None:
+        stand = self._stands.get(ticket.id)
+        if stand is None or stand.node.name:
+            await leave(self, ticket, bury=bury)
+
+    async with client(server.url, session=30.0) as mine, client(server.url, session=30.0) as other:
+        monkeypatch.setattr(ZooKeeperBackend, "leave", leave_what_is_known)
+        with pytest.raises(TimeoutError):
+            await sweep(mine, other, key, taken=False)
+        monkeypatch.undo()
+
+
 async def _sweep(url: str, key: str, kind: str) -> None:
     """Cancel an acquire of a free one and of a taken one at every moment; the next one gets in at once."""
     make: Any = SYNCHRONIZERS[kind]
@@ -79,22 +97,6 @@ async def _is_empty(locks: LockClient, key: str) -> bool:
 async def test_a_cancelled_acquire_leaves_no_node(url: str, key: str, kind: str) -> None:
     """Whenever it is cancelled."""
     await _sweep(url, key, kind)
-
-
-async def test_that_finds_a_node_that_is_left(
-    server: ZooKeeperServer, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If leaving forgets a node that is just being made."""
-    leave = ZooKeeperBackend.leave
-
-    async def leave_what_is_known(self: ZooKeeperBackend, ticket: Any, *, bury: bool = False) -> None:
-        stand = self._stands.get(ticket.id)
-        if stand is None or stand.node.name:
-            await leave(self, ticket, bury=bury)
-
-    monkeypatch.setattr(ZooKeeperBackend, "leave", leave_what_is_known)
-    with pytest.raises(TimeoutError):
-        await _sweep(server.url, key, "lock")
 
 
 async def test_closing_at_any_moment_leaves_nothing(url: str, key: str) -> None:
