@@ -30,15 +30,20 @@ _Waiter: TypeAlias = "asyncio.Future[Sale | Differs]"
 class _Wish:
     """One order on its way, and who waits for it."""
 
-    __slots__ = ("take", "waiters")
+    __slots__ = ("more", "take", "waiter")
 
-    def __init__(self, take: Take) -> None:
+    def __init__(self, take: Take, waiter: _Waiter) -> None:
         self.take = take
-        self.waiters: list[_Waiter] = []
+        self.waiter = waiter
+        self.more: tuple[_Waiter, ...] = ()  # who asked for the same meanwhile
+
+    @property
+    def waiters(self) -> tuple[_Waiter, ...]:
+        return (self.waiter, *self.more)
 
     @property
     def is_wanted(self) -> bool:
-        return not self.waiters[0].done() or any(not waiter.done() for waiter in self.waiters)
+        return not self.waiter.done() or any(not waiter.done() for waiter in self.more)
 
 
 class Checkout:
@@ -59,21 +64,25 @@ class Checkout:
             raise TooManyWaitersError(take.order, f"{engine.waiting} tasks wait already: shed load")
         engine.waiting += 1
         waiter: _Waiter = engine.loop.create_future()
-        self._wish(take).waiters.append(waiter)
+        order = take[0]
+        if order in self._wishes:
+            self._join(self._wishes[order], take, waiter)
+        else:
+            self._ask(take._replace(again=True) if order in self._in_doubt else take, waiter)
         return waiter
 
-    def _wish(self, take: Take) -> _Wish:
-        wish = self._wishes.get(take.order)
+    def _join(self, wish: _Wish, take: Take, waiter: _Waiter) -> None:
         # One that nobody waits for any more may have been left out of its call, and is not answered.
-        if wish is not None and wish.is_wanted and wish.take._replace(again=False) == take:
-            return wish
-        if wish is not None or take.order in self._in_doubt:
-            take = take._replace(again=True)
-        wish = self._wishes[take.order] = _Wish(take)
+        if wish.is_wanted and wish.take._replace(again=False) == take:
+            wish.more += (waiter,)
+        else:
+            self._ask(take._replace(again=True), waiter)
+
+    def _ask(self, take: Take, waiter: _Waiter) -> None:
+        wish = self._wishes[take[0]] = _Wish(take, waiter)
         if not self._queue:
             self.engine.loop.call_soon(self._send)
         self._queue.append(wish)
-        return wish
 
     def _send(self) -> None:
         queue, self._queue = self._queue, []
@@ -83,18 +92,20 @@ class Checkout:
             self.engine.work.own(work, partial(self._answered, call))
 
     def _answered(self, call: _Call, answers: Sequence[Sale | Differs] | BackendError) -> None:
+        wishes, doubts = self._wishes, self._in_doubt
+        self.engine.waiting -= len(call.all)
         for wish in call.all:
-            self.engine.waiting -= len(wish.waiters)
-            if self._wishes.get(wish.take.order) is wish:
-                del self._wishes[wish.take.order]
+            self.engine.waiting -= len(wish.more)
+            order = wish.take[0]
+            if wishes.get(order) is wish:
+                del wishes[order]
         if isinstance(answers, BackendError):
             self._failed(call, answers)
             return
-        doubts = self._in_doubt
         for wish, answer in zip(call.sent, answers, strict=True):
             if doubts:
-                doubts.pop(wish.take.order, None)
-            for waiter in wish.waiters:
+                doubts.pop(wish.take[0], None)
+            for waiter in wish.waiters if wish.more else (wish.waiter,):
                 if not waiter.done():
                     waiter.set_result(answer)
         self._note_doubt(call.dropped)

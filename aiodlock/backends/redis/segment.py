@@ -14,7 +14,7 @@ from aiodlock._core.stock import AlreadyTaken, Differs, Entry, Returned, Sale, S
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import load
-from aiodlock.backends.redis.shelf import Shelf, pack, to_entries, to_sale
+from aiodlock.backends.redis.shelf import Shelf, pack, shared, to_entries, to_sale, to_sales
 
 __all__ = ["RedisSegment"]
 
@@ -39,9 +39,13 @@ class RedisSegment(Shelf):
         return self._send_many(_CLAIM, decode, pack(list(chain.from_iterable(orders))))
 
     def take(self, takes: Sequence[Take], arrivals: Arrivals) -> Awaitable[Sequence[Sale | None] | Differs]:
-        # Whether a refusal is remembered is not for one segment to say.
-        asked = list(chain.from_iterable(take._replace(home=0, again=False) for take in takes))
-        return self._send_many(_TAKE, self._sales_of, pack(asked), pack(_flat(arrivals)))
+        def decode(reply: list[Any]) -> list[Sale | None]:
+            return to_sales(reply, len(takes), self._sale_of)
+
+        orders, buyers, quantities, _, holds, _ = zip(*takes, strict=True)
+        # Here is one segment, and whether a refusal is remembered is not for it to say.
+        asked = (orders, buyers, shared(quantities), 0, shared(holds), False)
+        return self._send_many(_TAKE, decode, pack(asked), pack(_flat(arrivals)))
 
     async def refuse(self, refusals: Sequence[tuple[Take, Refusal]]) -> Sequence[Sale] | Differs:
         told = list(chain.from_iterable(_told(take, refusal) for take, refusal in refusals))
@@ -82,10 +86,6 @@ class RedisSegment(Shelf):
 
     def _ask(self, decode: Callable[[Any], _T], what: str, told: list[Any]) -> asyncio.Future[_T | Differs]:
         return self._send(_SEGMENT, decode, what, pack(told))
-
-    def _sales_of(self, reply: list[Any]) -> list[Sale | None]:
-        parts = iter(reply)
-        return [self._sale_of(*facts) for facts in zip(parts, parts, parts, strict=True)]
 
     def _sale_of(self, code: int, first: Any, second: Any) -> Sale | None:
         if (code, second) == _REFUSED_NOW:

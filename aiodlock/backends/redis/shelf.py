@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, TypeVar
 
 from aiodlock._core.stock import (
@@ -26,7 +27,7 @@ from aiodlock.backends.redis.scripts import Script, bulk, load
 from aiodlock.backends.redis.wire import Decode
 from aiodlock.errors import BackendUnavailableError
 
-__all__ = ["Shelf", "as_it_is", "pack", "to_entries", "to_remaining", "to_sale"]
+__all__ = ["Shelf", "as_it_is", "pack", "shared", "to_entries", "to_remaining", "to_sale", "to_sales"]
 
 _T = TypeVar("_T")
 
@@ -35,8 +36,8 @@ _PAGE = 500  # orders of an audit that are read in one step
 _RECOUNTS = 10  # how often an audit begins anew because the books have changed meanwhile
 
 pack = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_SALES: dict[int, Callable[[Any, Any], Sale]] = {
-    1: Taken,
+_TAKEN = 1
+_OTHERS: dict[int, Callable[[Any, Any], Sale]] = {
     2: lambda left, _: SoldOut(left),
     3: lambda order, buyer: AlreadyTaken(order.decode(), buyer.decode()),
     4: lambda quantity, _: Returned(quantity),
@@ -138,17 +139,33 @@ class Shelf:
         return Differs(Terms(self._terms.key, abs(segments), memory / 1000, once_per_buyer=once, outbox=outbox))
 
 
+# --- orders, in columns as the script reads and answers them -----------------------------------------------
+
+
+def shared(column: tuple[_T, ...]) -> _T | tuple[_T, ...]:
+    """Return a column, or only its value if that is the same for all."""
+    return column[0] if column.count(column[0]) == len(column) else column
+
+
+def to_sales(reply: Sequence[Any], count: int, decode: Callable[[int, Any, Any], _T]) -> list[_T]:
+    """Decode what take answers to so many orders."""
+    if list not in map(type, reply):
+        return [decode(*reply)] * count
+    columns = [column if type(column) is list else repeat(column, count) for column in reply]
+    return list(map(decode, *columns))
+
+
+def to_sale(code: int, first: Any, second: Any) -> Sale:
+    """Decode what take answers to one order."""
+    return Taken(first, second) if code == _TAKEN else _OTHERS[code](first, second)
+
+
 # --- answers -----------------------------------------------------------------------------------------------
 
 
 def as_it_is(answer: Any) -> Any:
     """Return what is decoded elsewhere."""
     return answer
-
-
-def to_sale(code: int, first: Any, second: Any) -> Sale:
-    """Decode what take answers to one order."""
-    return _SALES[code](first, second)
 
 
 def to_remaining(answer: Any) -> Remaining:
@@ -158,7 +175,7 @@ def to_remaining(answer: Any) -> Remaining:
 
 def to_entries(rows: Any) -> list[Entry]:
     """Decode entries of the outbox."""
-    return [Entry(id_, tuple(_movements_of(json.loads(movements)))) for id_, movements in rows]
+    return [Entry(id_, tuple(_movements_of(movements))) for id_, movements in rows]
 
 
 def _bool_of(answer: Any) -> bool:

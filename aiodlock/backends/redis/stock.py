@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Sequence
-from itertools import chain
 from typing import Any
 
 from aiodlock._core.line import LineId
@@ -12,7 +11,7 @@ from aiodlock._core.stock import Audit, Differs, Entry, Remaining, Sale, Take, T
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import load
-from aiodlock.backends.redis.shelf import Shelf, pack, to_entries, to_remaining, to_sale
+from aiodlock.backends.redis.shelf import Shelf, pack, shared, to_entries, to_remaining, to_sale, to_sales
 
 __all__ = ["RedisStockroom"]
 
@@ -29,10 +28,10 @@ class RedisStockroom(Shelf):
         def decode(reply: Any, via: int) -> Sequence[Sale | Differs]:
             if isinstance(reply, bytes):
                 return [self._differs(json.loads(reply))] * len(takes)
-            parts = iter(reply)
-            return [to_sale(*facts) for facts in zip(parts, parts, parts, strict=True)]
+            return to_sales(reply, len(takes), to_sale)
 
-        return self._call(_TAKE, decode, pack(list(chain.from_iterable(takes))))
+        orders, buyers, *others = zip(*takes, strict=True)
+        return self._call(_TAKE, decode, pack((orders, buyers, *map(shared, others))))
 
     def remaining(self) -> Awaitable[Remaining | Differs]:
         return self._restock(to_remaining, "remaining")

@@ -11,8 +11,10 @@ import pytest
 
 import aiodlock
 from aiodlock._core.line import LineId
-from aiodlock._core.stock import Differs, Returned, SoldOut, Take, Taken, Terms
+from aiodlock._core.stock import Differs, Remaining, Returned, SoldOut, Take, Taken, Terms
+from aiodlock.backends.redis import shelf
 from aiodlock.backends.redis.acl import STOCKING, acl_line
+from aiodlock.backends.redis.scripts import Script, load
 from aiodlock.backends.redis.stock import RedisStockroom
 from aiodlock.errors import BackendError
 from aiodlock.testing.servers import RedisServer
@@ -62,7 +64,7 @@ async def test_many_reservations_that_end_at_once_go_back_before_anybody_is_refu
     room = client.backend.stock(new_terms(segments=3))
     await room.load(500, "op")
     await room.take([Take(f"r{number}", "ann", hold_for=0.05) for number in range(500)])
-    await until_over(client, room, count=500)
+    await until_over(client, room, count=10)  # fifty orders each
     assert await room.take([Take("big", "bob", quantity=500)]) == [Taken(0, 0)]
     assert await room.put_back("r1", "ann") == Returned(1)
 
@@ -76,6 +78,12 @@ async def until_over(client: Client, room: RedisStockroom, *, count: int) -> Non
 async def now_of(client: Client) -> int:
     seconds, micros = await client.do("TIME")
     return int(seconds) * 1000 + int(micros) // 1000
+
+
+async def next_millisecond(client: Client) -> None:
+    now = await now_of(client)
+    while await now_of(client) == now:
+        pass
 
 
 def due_of(client: Client, room: RedisStockroom) -> bytes:
@@ -96,6 +104,39 @@ async def test_orders_are_forgotten_after_their_time_and_the_books_still_balance
     assert not isinstance(audit, Differs)
     assert (audit.is_balanced, audit.forgotten, audit.left) == (True, 1, 9)
     assert await room.take([Take("o3", "ann")]) == [Taken(0, 8)]
+
+
+async def made_anew(client: Client) -> RedisStockroom:
+    """Return a stock where an order is due that is also in an old group, whose turn has not come: both come at once."""
+    room: RedisStockroom = client.backend.stock(new_terms(memory=1.0))
+    await room.load(200, "op")
+    await next_millisecond(client)
+    await room.take([Take(f"o{number}", "ann") for number in range(100)])
+    await next_millisecond(client)
+    await room.take([Take("again", "ann"), Take("other", "ann")])
+    await until_over(client, room, count=4)
+    assert await room.take([Take("again", "ann", hold_for=0.05)]) == [Taken(0, 97)]
+    await until_over(client, room, count=2)
+    return room
+
+
+async def test_an_order_that_was_forgotten_and_made_anew_goes_back_once(client: Client) -> None:
+    """However often it stands in the plan."""
+    room = await made_anew(client)
+    assert await room.remaining() == Remaining((98,))
+    audit = await room.audit()
+    assert not isinstance(audit, Differs)
+    assert audit.is_balanced
+
+
+async def test_it_would_go_back_twice_if_it_were_picked_twice(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin of the above."""
+    room = await made_anew(client)
+    right = load("restock").text
+    wrong = right.replace("picked[name] = true", "")
+    assert wrong != right
+    monkeypatch.setattr(shelf, "_RESTOCK", Script.of("restock", wrong))
+    assert await room.remaining() == Remaining((99,))
 
 
 async def test_every_key_goes_by_itself_once_the_sale_is_closed(client: Client) -> None:

@@ -12,7 +12,7 @@ if ARGV[5] == '0' then do_much_due() end
 local page = redis.call('HSCAN', STOCK, ARGV[5], 'MATCH', 'o*', 'COUNT', ARGV[6])
 local orders = {}
 for i = 1, #page[2], 2 do
-  local order = { cmsgpack.unpack(page[2][i + 1]) }
+  local order = unpack_order(page[2][i + 1])
   if has(order) then orders[#orders + 1] = { string.sub(page[2][i], 2), order[3] } end
 end
 local sums = { books[LOADED], books[ACCEPTED], books[BACK], books[FORGOTTEN], books[SENT] - books[ARRIVED] }

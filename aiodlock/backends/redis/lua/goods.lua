@@ -4,8 +4,9 @@
 --   stock    the books: terms, whether the sale is open, sums, what is left in each segment
 --   o<id>    an order; b<buyer> the order of a buyer, where one each is allowed; p<id> a load or add that was done
 --   c<id>    whose an order is, and `moves`: where this is one segment of several, see claim.lua and moves.lua
--- KEYS[2]  sorted set: o<id>, p<id>, c<id> by the millisecond at which a reservation goes back, or at which it is forgotten
--- KEYS[3]  stream, the outbox: each entry has in `m` the movements of one step, as JSON: move, order, buyer, quantity, segment
+-- KEYS[2]  sorted set: o<id>, p<id>, c<id> by the millisecond at which a reservation goes back, or at which it is forgotten;
+--          g<ids, packed> has some orders that one call made. Those that have changed since are planned again by themselves
+-- KEYS[3]  stream, the outbox: each entry has in `m` the movements of one step, packed: move, order, buyer, quantity, segment
 --          of the first, of the second, and so on. Its id is the microsecond at which it was written
 -- ARGV     1 segments, or less than 0 if this is only one of so many; 2 memory in milliseconds; 3 '1' for one order per buyer;
 --          4 '1' to write to the outbox
@@ -23,7 +24,6 @@ local parts, memory = tonumber(ARGV[1]), tonumber(ARGV[2])
 local segments, is_part = math.max(1, parts), parts < 0
 local is_once, has_outbox = ARGV[3] == '1', ARGV[4] == '1'
 
--- order: state; buyer; quantity; segment, from 0; what its answer says is left; end of life; the order that was in its way
 local books, left
 local packed = redis.call('HGET', STOCK, 'stock')
 if packed then
@@ -49,7 +49,19 @@ for i = 1, segments do total = total + left[i] end
 local is_changed, fields, dues, removed, moved = false, {}, {}, {}, {}
 
 local function set(field, value)
-  fields[#fields + 1], fields[#fields + 2] = field, value
+  local n = #fields
+  fields[n + 1], fields[n + 2] = field, value
+end
+
+-- order: state; buyer; quantity; segment, from 0; what its answer says is left; end of life; the order that was in its way
+local ORDER = '<BHc0I8HI8I8Hc0'
+
+local function pack_order(state, buyer, quantity, segment, rest, ends, other)
+  return struct.pack(ORDER, state, #buyer, buyer, quantity, segment, rest, ends, #other, other)
+end
+
+local function unpack_order(packed)
+  return { struct.unpack(ORDER, packed) }
 end
 
 -- As text, and each made once: the server's own way from a number to a score costs more than the rest of an order.
@@ -61,7 +73,13 @@ local scores = setmetatable({}, {
 })
 
 local function plan(member, at)
-  dues[#dues + 1], dues[#dues + 2] = scores[at], member
+  local n = #dues
+  dues[n + 1], dues[n + 2] = scores[at], member
+end
+
+-- As many as are done at once when they are due.
+local function plan_orders(ids, at)
+  for i = 1, #ids, 50 do plan('g' .. cmsgpack.pack({ unpack(ids, i, math.min(i + 49, #ids)) }), at) end
 end
 
 local function note(move, id, buyer, quantity, segment)
@@ -70,7 +88,7 @@ local function note(move, id, buyer, quantity, segment)
 end
 
 local function save_order(id, order)
-  set('o' .. id, cmsgpack.pack(unpack(order)))
+  set('o' .. id, pack_order(unpack(order)))
   plan('o' .. id, order[6])
 end
 
@@ -83,8 +101,7 @@ local function give_back(id, order)
   note('returned', id, order[2], order[3], order[4])
 end
 
-local function forget(member, packed)
-  local order = string.sub(member, 1, 1) == 'o' and packed and { cmsgpack.unpack(packed) }
+local function forget(member, order)
   if order then
     if order[1] == TAKEN then books[FORGOTTEN] = books[FORGOTTEN] + order[3] end
     if is_once and redis.call('HGET', STOCK, 'b' .. order[2]) == string.sub(member, 2) then
@@ -106,28 +123,52 @@ end
 
 -- Write what has changed. A closed stock goes when nothing of it is remembered any more.
 local function save()
-  if not is_changed and not fields[1] and not removed[1] then return end
+  if not (is_changed or fields[1] or dues[1] or removed[1]) then return end
   local has_moved = has_outbox and moved[1]
   if has_moved then books[WRITTEN] = math.max(books[WRITTEN] + 1, micros) end
   set('stock', cmsgpack.pack(books))
   write('HDEL', STOCK, removed)
   write('HSET', STOCK, fields)
   write('ZADD', DUE, dues)
-  if has_moved then redis.call('XADD', OUTBOX, scores[books[WRITTEN]] .. '-0', 'm', cjson.encode(moved)) end
+  if has_moved then redis.call('XADD', OUTBOX, scores[books[WRITTEN]] .. '-0', 'm', cmsgpack.pack(moved)) end
   if not books[OPEN] then
     for _, key in ipairs({ STOCK, DUE }) do redis.call('PEXPIREAT', key, last_day()) end
   end
   is_changed, fields, dues, removed, moved = false, {}, {}, {}, {}
 end
 
+-- Take what is due next off the plan, as much as is done at once. Return the names, each once: an order that was forgotten
+-- and made anew may stand in an old group too.
+local function pick_due()
+  local names, picked, members = {}, {}, {}
+  local function pick(name)
+    if not picked[name] then names[#names + 1] = name end
+    picked[name] = true
+  end
+  for i, member in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, 64)) do
+    if #names >= 64 then break end
+    members[i] = member
+    if string.sub(member, 1, 1) == 'g' then
+      for _, id in ipairs(cmsgpack.unpack(string.sub(member, 2))) do pick('o' .. id) end
+    else
+      pick(member)
+    end
+  end
+  if members[1] then redis.call('ZREM', DUE, unpack(members)) end
+  return names
+end
+
 -- Do what is due, a bounded number at a time; return whether there was any.
 local function do_due()
-  local due = redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, 64)
-  if not due[1] then return false end
-  redis.call('ZREM', DUE, unpack(due))
-  for i, packed in ipairs(redis.call('HMGET', STOCK, unpack(due))) do
-    local order = packed and string.sub(due[i], 1, 1) == 'o' and { cmsgpack.unpack(packed) }
-    if order and order[1] == RESERVED then give_back(string.sub(due[i], 2), order) else forget(due[i], packed) end
+  local names = pick_due()
+  if not names[1] then return false end
+  for i, packed in ipairs(redis.call('HMGET', STOCK, unpack(names))) do
+    local order = packed and string.sub(names[i], 1, 1) == 'o' and unpack_order(packed)
+    if order and order[1] == RESERVED and order[6] <= now then
+      give_back(string.sub(names[i], 2), order)
+    elseif packed and not (order and order[6] > now) then
+      forget(names[i], order)
+    end
   end
   save()
   return true
@@ -144,13 +185,13 @@ end
 local function read(id)
   local packed = redis.call('HGET', STOCK, 'o' .. id)
   if not packed then return nil end
-  local order = { cmsgpack.unpack(packed) }
+  local order = unpack_order(packed)
   if order[6] > now then return order end
   redis.call('ZREM', DUE, 'o' .. id)
   if order[1] == RESERVED then
     give_back(id, order)
   else
-    forget('o' .. id, packed)
+    forget('o' .. id, order)
     order = nil
   end
   save()

@@ -1,28 +1,55 @@
 -- Take from a stock for many orders at once.
 --
 -- KEYS     the stock, see goods.lua
--- ARGV     1-4 its terms; 5 the orders as JSON, six elements each: order, buyer, quantity, home segment from 0, seconds to hold
---          or 0 for good, true if it was sent before; 6 if this is one segment of several: what has arrived, see moves.lua
--- answer   three elements for each order: 1, segment, left there: taken; 2, left, 0: sold out, or 1 if it was refused before;
---          3, order, buyer: another one is in its way; 4, quantity, 0: it was put back. Or JSON: ["differs", terms]
+-- ARGV     1-4 its terms; 5 the orders as JSON, in columns: orders, buyers, quantities, home segments from 0, seconds to hold
+--          or 0 for good, true if sent before. Of the last four each may be one value, which is for all;
+--          6 if this is one segment of several: what has arrived, see moves.lua
+-- answer   three columns, each of them one value if it is the same for all orders. 1, segment, left there: taken; 2, left, 0:
+--          sold out, or 1 if it was refused before; 3, order, buyer: another one is in its way; 4, quantity, 0: it was put
+--          back. Or JSON: ["differs", terms]
 --
--- A handful of calls for the whole batch, and flat lists: a table for each order would cost more than its commands. Refusals
+-- A handful of calls for the whole batch, and columns: a table for each order would cost more than its commands. Refusals
 -- write nothing, unless the order was sent before: then a copy of it may be on its way, and must meet the same refusal.
 
 --#include goods.lua
 --#include moves.lua
 
 if ARGV[6] then arrive(cjson.decode(ARGV[6])) end
-local asked = cjson.decode(ARGV[5])
-local names = {}
-for i = 1, #asked, 6 do names[#names + 1] = 'o' .. asked[i] end
-local found = redis.call('HMGET', STOCK, unpack(names))
-local buyers = {}
+local orders, buyers, quantities, homes, holds, agains = unpack(cjson.decode(ARGV[5]))
+local count = #orders
+
+local function spread_out(column)
+  if type(column) == 'table' then return column end
+  local values = {}
+  for i = 1, count do values[i] = column end
+  return values
+end
+
+local function put_together(column)
+  for i = 2, count do
+    if column[i] ~= column[1] then return column end
+  end
+  return column[1]
+end
+
+local function fields_of(letter, ids)
+  local names = {}
+  for i = 1, count do names[i] = letter .. ids[i] end
+  return names, redis.call('HMGET', STOCK, unpack(names))
+end
+
+quantities, homes, holds, agains = spread_out(quantities), spread_out(homes), spread_out(holds), spread_out(agains)
+local order_fields, found = fields_of('o', orders)
+local buyer_fields, others = nil, {}
 if is_once then
-  for i = 1, #names do names[i] = 'b' .. asked[6 * i - 4] end
-  for i, order in ipairs(redis.call('HMGET', STOCK, unpack(names))) do buyers[asked[6 * i - 4]] = order end
+  local their_orders
+  buyer_fields, their_orders = fields_of('b', buyers)
+  for i = 1, count do
+    if their_orders[i] then others[buyers[i]] = their_orders[i] end
+  end
 end
 local fresh = {} -- orders made by this call, packed
+local groups = {} -- their ids, by the end of their life
 local is_all_done = false -- nothing more is due
 
 -- What an order that is known answers. Something is written all the same: a WAIT behind this call speaks only of what its own
@@ -36,11 +63,17 @@ local function known(id, buyer, quantity, order)
   return 3, id, order[2]
 end
 
-local function keep(id, state, buyer, quantity, segment, rest, ends, other)
-  local packed = cmsgpack.pack(state, buyer, quantity, segment, rest, ends, other)
+local function keep(i, state, quantity, segment, rest, ends, other)
+  local id = orders[i]
+  local packed = pack_order(state, buyers[i], quantity, segment, rest, ends, other)
   fresh[id] = packed
-  set('o' .. id, packed)
-  plan('o' .. id, ends)
+  set(order_fields[i], packed)
+  local group = groups[ends] or {}
+  groups[ends], group[#group + 1] = group, id
+end
+
+local function refuse(i, other)
+  if agains[i] then keep(i, REFUSED, 0, 0, total, now + memory, other) end
 end
 
 -- Return a segment that has enough: home, the next one around that has, or home filled up from the others.
@@ -66,44 +99,43 @@ local function lacks(quantity)
   return total < quantity
 end
 
-local function order_of(id, packed)
-  if fresh[id] then return { cmsgpack.unpack(fresh[id]) } end
-  return packed and read(id)
+local function order_of(id)
+  if fresh[id] then return unpack_order(fresh[id]) end
+  return read(id)
 end
 
-local function take(id, buyer, quantity, home, hold_for, again, packed)
-  local order = order_of(id, packed)
+local function take(i)
+  local id, buyer, quantity = orders[i], buyers[i], quantities[i]
+  local order = (found[i] or fresh[id]) and order_of(id)
   if order then return known(id, buyer, quantity, order) end
-  local other = is_once and buyers[buyer]
-  if other and has(order_of(other, true)) then
-    if again then keep(id, REFUSED, buyer, 0, 0, total, now + memory, other) end
+  local other = others[buyer]
+  if other and has(order_of(other)) then
+    refuse(i, other)
     return 3, other, buyer
   end
-  if not books[OPEN] or lacks(quantity) then
-    if again then keep(id, REFUSED, buyer, 0, 0, total, now + memory, '') end
+  if not books[OPEN] or (total < quantity and lacks(quantity)) then
+    refuse(i, '')
     return 2, total, 0
   end
-  local at = find(home + 1, quantity)
-  left[at], total, books[ACCEPTED] = left[at] - quantity, total - quantity, books[ACCEPTED] + quantity
-  if hold_for > 0 then
-    keep(id, RESERVED, buyer, quantity, at - 1, left[at], now + math.ceil(hold_for * 1000), '')
-    note('reserved', id, buyer, quantity, at - 1)
+  local at = find(homes[i] + 1, quantity)
+  local segment, rest = at - 1, left[at] - quantity
+  left[at], total, books[ACCEPTED] = rest, total - quantity, books[ACCEPTED] + quantity
+  if holds[i] > 0 then
+    keep(i, RESERVED, quantity, segment, rest, now + math.ceil(holds[i] * 1000), '')
+    note('reserved', id, buyer, quantity, segment)
   else
-    keep(id, TAKEN, buyer, quantity, at - 1, left[at], now + memory, '')
-    note('taken', id, buyer, quantity, at - 1)
+    keep(i, TAKEN, quantity, segment, rest, now + memory, '')
+    note('taken', id, buyer, quantity, segment)
   end
   if is_once then
-    buyers[buyer] = id
-    set('b' .. buyer, id)
+    others[buyer] = id
+    set(buyer_fields[i], id)
   end
-  return 1, at - 1, left[at]
+  return 1, segment, rest
 end
 
-local answers, n = {}, 0
-for i = 1, #asked, 6 do
-  answers[n + 1], answers[n + 2], answers[n + 3] =
-    take(asked[i], asked[i + 1], asked[i + 2], asked[i + 3], asked[i + 4], asked[i + 5], found[(i + 5) / 6])
-  n = n + 3
-end
+local codes, firsts, seconds = {}, {}, {}
+for i = 1, count do codes[i], firsts[i], seconds[i] = take(i) end
+for ends, ids in pairs(groups) do plan_orders(ids, ends) end
 save()
-return answers
+return { put_together(codes), put_together(firsts), put_together(seconds) }
