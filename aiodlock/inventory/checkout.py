@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkout"]
 
-_MOST_IN_CALL = 100  # so that one call does not hold the server up, and it works while we pack the next
+_MOST_IN_CALL = 200  # so that one call does not hold the server up, and it works while we pack the next
 _MOST_IN_DOUBT = 10_000
 
 _Waiter: TypeAlias = "asyncio.Future[Sale | Differs]"
@@ -35,15 +35,11 @@ class _Wish:
     def __init__(self, take: Take, waiter: _Waiter) -> None:
         self.take = take
         self.waiter = waiter
-        self.more: tuple[_Waiter, ...] = ()  # who asked for the same meanwhile
-
-    @property
-    def waiters(self) -> tuple[_Waiter, ...]:
-        return (self.waiter, *self.more)
+        self.more: list[_Waiter] | None = None  # who asked for the same meanwhile
 
     @property
     def is_wanted(self) -> bool:
-        return not self.waiter.done() or any(not waiter.done() for waiter in self.more)
+        return not self.waiter.done() or any(not waiter.done() for waiter in self.more or ())
 
 
 class Checkout:
@@ -65,24 +61,23 @@ class Checkout:
         engine.waiting += 1
         waiter: _Waiter = engine.loop.create_future()
         order = take[0]
-        if order in self._wishes:
-            self._join(self._wishes[order], take, waiter)
-        else:
-            self._ask(take._replace(again=True) if order in self._in_doubt else take, waiter)
+        if order in self._wishes and self._is_joined(self._wishes[order], take, waiter):
+            return waiter
+        if order in self._wishes or order in self._in_doubt:
+            take = take._replace(again=True)
+        if not self._queue:
+            engine.loop.call_soon(self._send)
+        wish = self._wishes[order] = _Wish(take, waiter)
+        self._queue.append(wish)
         return waiter
 
-    def _join(self, wish: _Wish, take: Take, waiter: _Waiter) -> None:
+    def _is_joined(self, wish: _Wish, take: Take, waiter: _Waiter) -> bool:
         # One that nobody waits for any more may have been left out of its call, and is not answered.
-        if wish.is_wanted and wish.take._replace(again=False) == take:
-            wish.more += (waiter,)
-        else:
-            self._ask(take._replace(again=True), waiter)
-
-    def _ask(self, take: Take, waiter: _Waiter) -> None:
-        wish = self._wishes[take[0]] = _Wish(take, waiter)
-        if not self._queue:
-            self.engine.loop.call_soon(self._send)
-        self._queue.append(wish)
+        if not wish.is_wanted or wish.take._replace(again=False) != take:
+            return False
+        wish.more = wish.more or []
+        wish.more.append(waiter)
+        return True
 
     def _send(self) -> None:
         queue, self._queue = self._queue, []
@@ -92,28 +87,35 @@ class Checkout:
             self.engine.work.own(work, partial(self._answered, call))
 
     def _answered(self, call: _Call, answers: Sequence[Sale | Differs] | BackendError) -> None:
-        wishes, doubts = self._wishes, self._in_doubt
-        self.engine.waiting -= len(call.all)
-        for wish in call.all:
-            self.engine.waiting -= len(wish.more)
-            order = wish.take[0]
-            if wishes.get(order) is wish:
-                del wishes[order]
+        self._forget(call.all)
         if isinstance(answers, BackendError):
             self._failed(call, answers)
             return
+        doubts = self._in_doubt
         for wish, answer in zip(call.sent, answers, strict=True):
             if doubts:
                 doubts.pop(wish.take[0], None)
-            for waiter in wish.waiters if wish.more else (wish.waiter,):
+            if not wish.waiter.done():
+                wish.waiter.set_result(answer)
+            for waiter in wish.more or ():
                 if not waiter.done():
                     waiter.set_result(answer)
         self._note_doubt(call.dropped)
 
+    def _forget(self, answered: Sequence[_Wish]) -> None:
+        wishes, waiting = self._wishes, len(answered)
+        for wish in answered:
+            order = wish.take[0]
+            if wishes.get(order) is wish:  # not one that was asked for again meanwhile
+                del wishes[order]
+            if wish.more:
+                waiting += len(wish.more)
+        self.engine.waiting -= waiting
+
     def _failed(self, call: _Call, error: BackendError) -> None:
         self._note_doubt(call.all)
         for wish in call.all:
-            for waiter in wish.waiters:
+            for waiter in (wish.waiter, *(wish.more or ())):
                 if not waiter.done():
                     waiter.set_exception(self._unknown(wish.take, error))
 
@@ -145,7 +147,8 @@ class _Call:
 
     async def send(self) -> Sequence[Sale | Differs]:
         before, again = self.sent, self._is_again
-        self.sent = [wish for wish in (before if again else self.all) if wish.is_wanted]
+        asked = before if again else self.all
+        self.sent = [wish for wish in asked if not wish.waiter.done() or wish.is_wanted]  # a call for each is not free
         if again:
             self.dropped += [wish for wish in before if not wish.is_wanted]
             for wish in self.sent:

@@ -183,7 +183,11 @@ class SegmentedStock:
         if type(quantity) is not int or quantity != 1:
             check_count("quantity", quantity)
         home = segment_of(check_key(buyer, what="buyer"), self._terms.segments)
-        return self._open_checkout().take(Take(check_key(order, what="order"), buyer, quantity, home, hold_for))
+        take = Take(check_key(order, what="order"), buyer, quantity, home, hold_for)
+        engine, checkout = self._client._at_work(), self._checkout
+        if checkout is None or checkout.engine is not engine:
+            checkout = self._checkout = Checkout(engine, self._room, patience=self._patience)
+        return checkout.take(take)
 
     def _sold(self, order: str, quantity: int, answer: Sale | Differs) -> Sale:
         if isinstance(answer, Differs):
@@ -191,12 +195,6 @@ class SegmentedStock:
         if isinstance(answer, Taken) and self._checkout is not None and self._checkout.engine.is_loud:
             self._checkout.engine.emit(StockTaken(self.key, order, quantity, answer.segment))
         return answer
-
-    def _open_checkout(self) -> Checkout:
-        engine = self._client._at_work()
-        if self._checkout is None or self._checkout.engine is not engine:
-            self._checkout = Checkout(engine, self._room, patience=self._patience)
-        return self._checkout
 
     async def _ask(self, verb: Callable[[], Awaitable[_T | Differs]]) -> _T:
         """Ask until there is an answer: every verb of a stockroom can be repeated."""

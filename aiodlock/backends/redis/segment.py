@@ -14,7 +14,7 @@ from aiodlock._core.stock import AlreadyTaken, Differs, Entry, Returned, Sale, S
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import load
-from aiodlock.backends.redis.shelf import Shelf, pack, shared, to_entries, to_sale, to_sales
+from aiodlock.backends.redis.shelf import Shelf, pack, rows_of, shared, to_entries, to_sale
 
 __all__ = ["RedisSegment"]
 
@@ -40,7 +40,7 @@ class RedisSegment(Shelf):
 
     def take(self, takes: Sequence[Take], arrivals: Arrivals) -> Awaitable[Sequence[Sale | None] | Differs]:
         def decode(reply: list[Any]) -> list[Sale | None]:
-            return to_sales(reply, len(takes), self._sale_of)
+            return rows_of(reply, self._sale_of, count=len(takes))
 
         orders, buyers, quantities, _, holds, _ = zip(*takes, strict=True)
         # Here is one segment, and whether a refusal is remembered is not for it to say.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from aiodlock.backends.redis.scripts import Script, bulk, load
 from aiodlock.backends.redis.wire import Decode
 from aiodlock.errors import BackendUnavailableError
 
-__all__ = ["Shelf", "as_it_is", "pack", "shared", "to_entries", "to_remaining", "to_sale", "to_sales"]
+__all__ = ["Shelf", "as_it_is", "pack", "rows_of", "shared", "to_entries", "to_remaining", "to_sale"]
 
 _T = TypeVar("_T")
 
@@ -147,12 +147,11 @@ def shared(column: tuple[_T, ...]) -> _T | tuple[_T, ...]:
     return column[0] if column.count(column[0]) == len(column) else column
 
 
-def to_sales(reply: Sequence[Any], count: int, decode: Callable[[int, Any, Any], _T]) -> list[_T]:
-    """Decode what take answers to so many orders."""
-    if list not in map(type, reply):
-        return [decode(*reply)] * count
-    columns = [column if type(column) is list else repeat(column, count) for column in reply]
-    return list(map(decode, *columns))
+def rows_of(columns: Sequence[Any], decode: Callable[..., _T], *, count: int) -> list[_T]:
+    """Return what *decode* makes of each row of columns, of which each may be one value for all."""
+    if list not in map(type, columns):
+        return [decode(*columns)] * count
+    return list(map(decode, *(column if type(column) is list else repeat(column) for column in columns)))
 
 
 def to_sale(code: int, first: Any, second: Any) -> Sale:
@@ -175,7 +174,7 @@ def to_remaining(answer: Any) -> Remaining:
 
 def to_entries(rows: Any) -> list[Entry]:
     """Decode entries of the outbox."""
-    return [Entry(id_, tuple(_movements_of(movements))) for id_, movements in rows]
+    return [Entry(id_, tuple(rows_of(json.loads(movements), _movement_of, count=1))) for id_, movements in rows]
 
 
 def _bool_of(answer: Any) -> bool:
@@ -187,7 +186,5 @@ def _sale_of(answer: Any) -> Any:
     return _SALE[code](*facts)
 
 
-def _movements_of(flat: list[Any]) -> Iterator[Movement]:
-    parts = iter(flat)
-    for move, *facts in zip(parts, parts, parts, parts, parts, strict=True):
-        yield Movement(Move(move), *facts)
+def _movement_of(move: str, *facts: Any) -> Movement:
+    return Movement(Move(move), *facts)

@@ -11,7 +11,7 @@ from aiodlock._core.stock import Audit, Differs, Entry, Remaining, Sale, Take, T
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import load
-from aiodlock.backends.redis.shelf import Shelf, pack, shared, to_entries, to_remaining, to_sale, to_sales
+from aiodlock.backends.redis.shelf import Shelf, pack, rows_of, shared, to_entries, to_remaining, to_sale
 
 __all__ = ["RedisStockroom"]
 
@@ -28,7 +28,7 @@ class RedisStockroom(Shelf):
         def decode(reply: Any, via: int) -> Sequence[Sale | Differs]:
             if isinstance(reply, bytes):
                 return [self._differs(json.loads(reply))] * len(takes)
-            return to_sales(reply, len(takes), to_sale)
+            return rows_of(reply, to_sale, count=len(takes))
 
         orders, buyers, *others = zip(*takes, strict=True)
         return self._call(_TAKE, decode, pack((orders, buyers, *map(shared, others))))

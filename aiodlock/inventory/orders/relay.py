@@ -18,7 +18,7 @@ __all__ = ["OutboxRelay"]
 
 _ENDED_WITHIN = 10.0
 _TTL = 5.0  # seconds after which another relay takes over from one that died
-_MOST_ENTRIES = 50  # read and published in one go: up to a hundred orders each
+_MOST_ENTRIES = 25  # read and published in one go: up to two hundred orders each
 
 
 class OutboxRelay(Keeper):

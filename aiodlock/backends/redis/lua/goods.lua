@@ -6,8 +6,9 @@
 --   c<id>    whose an order is, and `moves`: where this is one segment of several, see claim.lua and moves.lua
 -- KEYS[2]  sorted set: o<id>, p<id>, c<id> by the millisecond at which a reservation goes back, or at which it is forgotten;
 --          g<ids, packed> has some orders that one call made. Those that have changed since are planned again by themselves
--- KEYS[3]  stream, the outbox: each entry has in `m` the movements of one step, packed: move, order, buyer, quantity, segment
---          of the first, of the second, and so on. Its id is the microsecond at which it was written
+-- KEYS[3]  stream, the outbox: each entry has in `m` the movements of one step as JSON, in columns: moves, orders, buyers,
+--          quantities, segments; each of them is one value if that is the same for all. Its id is the microsecond at which it
+--          was written
 -- ARGV     1 segments, or less than 0 if this is only one of so many; 2 memory in milliseconds; 3 '1' for one order per buyer;
 --          4 '1' to write to the outbox
 --
@@ -46,7 +47,15 @@ local WRITTEN, SALE, BORN, ENDS, SENT, ARRIVED = 11, 12, 13, 14, 15, 16
 
 local total = 0
 for i = 1, segments do total = total + left[i] end
-local is_changed, fields, dues, removed, moved = false, {}, {}, {}, {}
+local is_changed, fields, dues, removed, moved = false, {}, {}, {}, { {}, {}, {}, {}, {} }
+
+-- Return a column, or only its value if that is the same for all.
+local function shared(column)
+  for i = 2, #column do
+    if column[i] ~= column[1] then return column end
+  end
+  return column[1]
+end
 
 local function set(field, value)
   local n = #fields
@@ -83,8 +92,10 @@ local function plan_orders(ids, at)
 end
 
 local function note(move, id, buyer, quantity, segment)
-  local n = #moved
-  moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4], moved[n + 5] = move, id, buyer, quantity, segment
+  if not has_outbox then return end
+  local moves, ids, buyers, quantities, at = unpack(moved)
+  local n = #moves + 1
+  moves[n], ids[n], buyers[n], quantities[n], at[n] = move, id, buyer, quantity, segment
 end
 
 local function save_order(id, order)
@@ -124,17 +135,20 @@ end
 -- Write what has changed. A closed stock goes when nothing of it is remembered any more.
 local function save()
   if not (is_changed or fields[1] or dues[1] or removed[1]) then return end
-  local has_moved = has_outbox and moved[1]
+  local has_moved = moved[1][1]
   if has_moved then books[WRITTEN] = math.max(books[WRITTEN] + 1, micros) end
   set('stock', cmsgpack.pack(books))
   write('HDEL', STOCK, removed)
   write('HSET', STOCK, fields)
   write('ZADD', DUE, dues)
-  if has_moved then redis.call('XADD', OUTBOX, scores[books[WRITTEN]] .. '-0', 'm', cmsgpack.pack(moved)) end
+  if has_moved then
+    for i = 1, 5 do moved[i] = shared(moved[i]) end
+    redis.call('XADD', OUTBOX, scores[books[WRITTEN]] .. '-0', 'm', cjson.encode(moved))
+  end
   if not books[OPEN] then
     for _, key in ipairs({ STOCK, DUE }) do redis.call('PEXPIREAT', key, last_day()) end
   end
-  is_changed, fields, dues, removed, moved = false, {}, {}, {}, {}
+  is_changed, fields, dues, removed, moved = false, {}, {}, {}, { {}, {}, {}, {}, {} }
 end
 
 -- Take what is due next off the plan, as much as is done at once. Return the names, each once: an order that was forgotten

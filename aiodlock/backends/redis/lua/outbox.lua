@@ -3,7 +3,7 @@
 -- KEYS     the stock, see goods.lua
 -- ARGV     1-4 its terms; 5 id of the last entry that is done with, or ''; 6 most entries; 7 a microsecond up to which it
 --          will write no more, or 0
--- answer   JSON: [microsecond up to which it will write no more, [[id, movements], ...] oldest first].
+-- answer   JSON: [microsecond up to which it will write no more, [[id, movements as JSON], ...] oldest first].
 --          Or ["differs", terms]
 
 --#include goods.lua
@@ -19,5 +19,5 @@ if not packed and is_part then redis.call('PEXPIREAT', STOCK, last_day()) end
 local entries = redis.call('XRANGE', OUTBOX, '-', '+', 'COUNT', ARGV[6])
 if not entries[1] and not books[OPEN] then redis.call('DEL', OUTBOX) end
 local rows = {}
-for i, entry in ipairs(entries) do rows[i] = { entry[1], cmsgpack.unpack(entry[2][2]) } end
+for i, entry in ipairs(entries) do rows[i] = { entry[1], entry[2][2] } end
 return cjson.encode({ scores[books[WRITTEN]], rows })

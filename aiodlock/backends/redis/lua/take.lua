@@ -25,13 +25,6 @@ local function spread_out(column)
   return values
 end
 
-local function put_together(column)
-  for i = 2, count do
-    if column[i] ~= column[1] then return column end
-  end
-  return column[1]
-end
-
 local function fields_of(letter, ids)
   local names = {}
   for i = 1, count do names[i] = letter .. ids[i] end
@@ -138,4 +131,4 @@ local codes, firsts, seconds = {}, {}, {}
 for i = 1, count do codes[i], firsts[i], seconds[i] = take(i) end
 for ends, ids in pairs(groups) do plan_orders(ids, ends) end
 save()
-return { put_together(codes), put_together(firsts), put_together(seconds) }
+return { shared(codes), shared(firsts), shared(seconds) }
