@@ -35,6 +35,8 @@ _T = TypeVar("_T")
 
 _MOST_SEGMENTS = 1024
 _LONGEST_MEMORY = 30 * 86_400.0
+# A named tuple's own constructor costs more than all that is checked of a take.
+_to_take: Callable[[tuple[str, str, int, int, float, bool]], Take] = partial(tuple.__new__, Take)
 
 
 class SegmentedStock:
@@ -183,7 +185,7 @@ class SegmentedStock:
         if type(quantity) is not int or quantity != 1:
             check_count("quantity", quantity)
         home = segment_of(check_key(buyer, what="buyer"), self._terms.segments)
-        take = Take(check_key(order, what="order"), buyer, quantity, home, hold_for)
+        take = _to_take((check_key(order, what="order"), buyer, quantity, home, hold_for, False))
         engine, checkout = self._client._at_work(), self._checkout
         if checkout is None or checkout.engine is not engine:
             checkout = self._checkout = Checkout(engine, self._room, patience=self._patience)

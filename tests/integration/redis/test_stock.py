@@ -109,12 +109,12 @@ async def test_orders_are_forgotten_after_their_time_and_the_books_still_balance
 async def made_anew(client: Client) -> RedisStockroom:
     """Return a stock where an order is due that is also in an old group, whose turn has not come: both come at once."""
     room: RedisStockroom = client.backend.stock(new_terms(memory=1.0))
-    await room.load(200, "op")
+    await room.load(300, "op")
     await next_millisecond(client)
-    await room.take([Take(f"o{number}", "ann") for number in range(100)])
+    await room.take([Take(f"o{number}", "ann") for number in range(200)])
     await next_millisecond(client)
     await room.take([Take("again", "ann"), Take("other", "ann")])
-    await until_over(client, room, count=4)
+    await until_over(client, room, count=6)  # the load, fifty orders each, and these two
     assert await room.take([Take("again", "ann", hold_for=0.05)]) == [Taken(0, 97)]
     await until_over(client, room, count=2)
     return room

@@ -86,7 +86,7 @@ local function plan(member, at)
   dues[n + 1], dues[n + 2] = scores[at], member
 end
 
--- As many as are done at once when they are due.
+-- Together, but not too many: what is due is done a bounded number at a time.
 local function plan_orders(ids, at)
   for i = 1, #ids, 50 do plan('g' .. cmsgpack.pack({ unpack(ids, i, math.min(i + 49, #ids)) }), at) end
 end
@@ -151,8 +151,8 @@ local function save()
   is_changed, fields, dues, removed, moved = false, {}, {}, {}, { {}, {}, {}, {}, {} }
 end
 
--- Take what is due next off the plan, as much as is done at once. Return the names, each once: an order that was forgotten
--- and made anew may stand in an old group too.
+-- Take what is due next off the plan, about as much as one call makes, so that it never lags behind. Return the names, each
+-- once: an order that was forgotten and made anew may stand in an old group too.
 local function pick_due()
   local names, picked, members = {}, {}, {}
   local function pick(name)
@@ -160,7 +160,7 @@ local function pick_due()
     picked[name] = true
   end
   for i, member in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, 64)) do
-    if #names >= 64 then break end
+    if #names >= 200 then break end
     members[i] = member
     if string.sub(member, 1, 1) == 'g' then
       for _, id in ipairs(cmsgpack.unpack(string.sub(member, 2))) do pick('o' .. id) end
@@ -178,9 +178,10 @@ local function do_due()
   if not names[1] then return false end
   for i, packed in ipairs(redis.call('HMGET', STOCK, unpack(names))) do
     local order = packed and string.sub(names[i], 1, 1) == 'o' and unpack_order(packed)
-    if order and order[1] == RESERVED and order[6] <= now then
+    local is_over = packed and not (order and order[6] > now) -- else it has changed since, and is planned again
+    if is_over and order and order[1] == RESERVED then
       give_back(string.sub(names[i], 2), order)
-    elseif packed and not (order and order[6] > now) then
+    elseif is_over then
       forget(names[i], order)
     end
   end
@@ -190,7 +191,7 @@ end
 
 -- Do as much as does not hold the server up; the next verb goes on.
 local function do_much_due()
-  for _ = 1, 100 do
+  for _ = 1, 30 do
     if not do_due() then return end
   end
 end
