@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
+from hashlib import blake2b
 
 __all__ = ["segment_of"]
+
+_to_int = int.from_bytes
 
 
 def segment_of(who: str | bytes | int, segments: int) -> int:
@@ -12,4 +14,4 @@ def segment_of(who: str | bytes | int, segments: int) -> int:
     if segments == 1:
         return 0
     data = who if isinstance(who, bytes) else str(who).encode()
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") % segments
+    return _to_int(blake2b(data, digest_size=8).digest(), "big") % segments
