@@ -87,6 +87,8 @@ class Cohort(Waiters):
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
+        elif stand and not (self.inside or self.standing or self._retries):
+            self._stand()  # the first who comes: nothing to count
         elif stand and (not self.inside or self.most > 1):
             self.balance()
 
@@ -319,22 +321,14 @@ class Cohort(Waiters):
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
-        if len(self.waiters) == self.dead and not (self._coming or self.tries):
-            self._rest()
-            return
-        wanted = self.wanted()
+        nobody = len(self.waiters) == self.dead and not (self._coming or self.tries)
+        wanted = 0 if nobody else self.wanted()
         while len(self.standing) < wanted and not (self._retries and self._retries.is_pausing):
             self._stand()
         while len(self.standing) > wanted:
             place, _ = self.standing.popitem()
             place.leave()
-
-    def _rest(self) -> None:
-        """Have nobody here who waits."""
-        while self.standing:
-            place, _ = self.standing.popitem()
-            place.leave()
-        if not (self.inside or (self.runs and self.runs.is_busy)):
+        if nobody and not (self.inside or (self.runs and self.runs.is_busy)):
             self.retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:

@@ -299,9 +299,10 @@ class Place:
             if self.state is not GONE:
                 self._plan_retry()
             return
-        now = self.engine.now()
+        engine = self.engine
+        now = engine.now()
         self.unanswered -= 1
-        self.engine.measure(now - sent_at)
+        engine.measure(now - sent_at)
         self.instead_of = None
         if self.state is GONE:
             return
@@ -311,8 +312,9 @@ class Place:
             self._hear(sent_at, now, answer)
 
     def _hear(self, sent_at: float, now: float, answer: Answer) -> None:
-        self.answered, self.asked_since, self.pauses, self.via = True, None, 0, answer.via
-        if not isinstance(answer, Gone) and answer.size not in (0, self.cohort.size):
+        self.answered, self.asked_since = True, None
+        self.pauses, self.via = 0, answer.via
+        if not isinstance(answer, Gone) and answer.size != self.cohort.size and answer.size:
             self.cohort.hear_size(answer.size)
         match answer:
             case Inside() if self.state is WAITING:
@@ -371,12 +373,12 @@ class Place:
         self.engine.work.see(verb, self._left)
 
     def _left(self, answer: BackendError | None) -> None:
-        unconfirmed = isinstance(answer, BackendError)
-        if unconfirmed and not self.engine.is_over and self.engine.now() < self.over_at:
-            self._plan_retry()
-            return
-        if unconfirmed:
-            self.engine.emit(LeaveUnconfirmed(*self.ticket.line))
-        self.engine.leaving.discard(self)
+        engine = self.engine
+        if isinstance(answer, BackendError):
+            if not engine.is_over and engine.now() < self.over_at:
+                self._plan_retry()
+                return
+            engine.emit(LeaveUnconfirmed(*self.ticket.line))
+        engine.leaving.discard(self)
         if self.left is not None and not self.left.done():
             self.left.set_result(None)
