@@ -72,7 +72,7 @@ class Cohort(Waiters):
 
     def grab(self) -> Hold | None:
         """Enter at once where a place of ours is free and nobody waits for it."""
-        if self.open and not (self.waiters and self.live):
+        if self.open and not (self.waiters and self.live()):
             place, now = self.open[-1], self.engine.now()
             if now < place.until:
                 return self._hand_out(place, now)
@@ -87,6 +87,8 @@ class Cohort(Waiters):
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
+        elif stand and not (self.inside or self.standing or self._retries):
+            self._stand()  # the first who comes: nothing to count
         elif stand and (not self.inside or self.most > 1):
             self.balance()
 
@@ -94,7 +96,7 @@ class Cohort(Waiters):
         """Wait for one answer at most, and for none where it is known already that there is no free place."""
         waiter = self.engine.loop.create_future()
         taken = len(self.inside) - len(self.open)
-        if self.live or taken >= self.most or any(place.answered for place in self.standing):
+        if self.live() or taken >= self.most or any(place.answered for place in self.standing):
             waiter.set_result(None)
             return waiter
         self.tries.append(waiter)
@@ -140,6 +142,8 @@ class Cohort(Waiters):
         This is the whole of a contended release, written out: no round trip, one look at the clock.
         """
         place, engine, waiters = hold._place, self.engine, self.waiters
+        if not (waiters or self._coming or self._linger):
+            return False
         now = engine.now()
         if now >= place.until:
             return False
@@ -180,9 +184,10 @@ class Cohort(Waiters):
         """Hear that *place* is inside: renew it first where little is left, else hand it out."""
         self.standing.pop(place, None)
         self.inside[place] = None
-        if place.deadline - now < place.life / 2 or not (self.renews or place.is_confirmed):
+        has_time = place.deadline - now >= place.life / 2
+        if not has_time or not (self.renews or place.is_confirmed):
             self.engine.renew([place])
-        if place.deadline - now >= place.life / 2:
+        if has_time:
             self.serve(place, now)
 
     def confirmed(self, place: Place) -> None:
@@ -195,14 +200,15 @@ class Cohort(Waiters):
     def serve(self, place: Place, now: float) -> None:
         """Hand a fresh place to the first who waits."""
         place.served = True
-        attempt = self.next_attempt() if self.tries and not self.live else None
+        attempt = self.next_attempt() if self.tries and not self.live() else None
         if attempt is None:
             self._serve_next(place, now)
         else:
             attempt.set_result(self._own(place, now))
         if self.tries:
             self.answer_tries()
-        self.balance()
+        if self.waiters or self._coming or self.standing:
+            self.balance()
 
     def told_to_wait(self, holder: str | None) -> None:
         """Hear that a ticket of ours stands in line: whoever only tried goes away."""
@@ -222,7 +228,7 @@ class Cohort(Waiters):
         elif why is GoneWhy.FULL:
             self.fail(lambda: TooManyWaitersError(key, f"the line of {key!r} is full: try later"))
         self.answer_tries()
-        if why is GoneWhy.BUSY and self._retries is not None and self.live:
+        if why is GoneWhy.BUSY and self._retries is not None and self.live():
             self._retries.count()
         else:
             self.balance()
@@ -231,7 +237,7 @@ class Cohort(Waiters):
         """Hear that too few replicas know of a ticket: it leaves, and another stands in its stead after a pause."""
         self.standing.pop(place, None)
         place.leave()
-        if len(self.standing) < self.wanted:
+        if len(self.standing) < self.wanted():
             self._stand(after=place)
         else:
             self.balance()
@@ -308,31 +314,21 @@ class Cohort(Waiters):
     def _at_most(self, size: int) -> int:
         return max(1, size // self.shape.weight) if self.policy.shares else 1
 
-    @property
     def wanted(self) -> int:
-        """How many tickets should stand in line."""
-        return max(0, min(self.live + len(self.tries), self.most - len(self.inside)))
+        """Return how many tickets should stand in line."""
+        here, room = self.live() + len(self.tries), self.most - len(self.inside)
+        return here if here < room else max(0, room)
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
-        if not (self.waiters or self.tries or self._coming):
-            self._rest()
-            return
-        wanted = self.wanted
+        nobody = len(self.waiters) == self.dead and not (self._coming or self.tries)
+        wanted = 0 if nobody else self.wanted()
         while len(self.standing) < wanted and not (self._retries and self._retries.is_pausing):
             self._stand()
         while len(self.standing) > wanted:
             place, _ = self.standing.popitem()
             place.leave()
-        if not self.live and not self.tries:
-            self._rest()
-
-    def _rest(self) -> None:
-        """Have nobody here who waits."""
-        while self.standing:
-            place, _ = self.standing.popitem()
-            place.leave()
-        if not (self.inside or (self.runs and self.runs.is_busy)):
+        if nobody and not (self.inside or (self.runs and self.runs.is_busy)):
             self.retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:
@@ -350,16 +346,15 @@ class Cohort(Waiters):
         place.fence = fence = place.fence + 1
         own = self._hold(self, place, fence, now)
         place.holds = (own,)
-        self._watch_rare(own)
+        if fence == place.last_fence or self.engine.is_loud:
+            self._mark_rare(own)
         return own
 
     def _let_come(self, place: Place, now: float) -> None:
         """Give *place* to the first of those who were woken ahead."""
         self.engine.waiting -= 1
-        self._watch_rare(self.ahead.next(place, now))
-
-    def _watch_rare(self, own: Hold) -> None:
-        if own.fence == own._place.last_fence or self.engine.is_loud:
+        own = self.ahead.next(place, now)
+        if own.fence == place.last_fence or self.engine.is_loud:
             self._mark_rare(own)
 
     def _mark_rare(self, own: Hold) -> None:
@@ -371,7 +366,7 @@ class Cohort(Waiters):
         if self._coming and now < place.until:
             self._let_come(place, now)
             return None
-        if now < place.until and (waiter := self.next_waiter()) is not None:
+        if self.waiters and now < place.until and (waiter := self.next_waiter()) is not None:
             waiter.set_result(self._own(place, now))
             if self.waiters and self.wakes_ahead:
                 self.ahead.wake(self, place, now)
@@ -383,8 +378,9 @@ class Cohort(Waiters):
         return self._own(place, now)
 
     def _stand(self, *, instead_of: Place | None = None, after: Place | None = None) -> None:
-        queues = self.live > 0 and self._retries is None
-        place = Place(self, self._ticket(), queue=queues, instead_of=instead_of)
+        queues = self._retries is None and (not self.tries or self.live() > 0)
+        place = Place(self, self._ticket())
+        place.queue, place.instead_of = queues, instead_of
         self.standing[place] = None
         self.engine.places[place.ticket.id] = place
         if after is None:
@@ -393,21 +389,21 @@ class Cohort(Waiters):
             place.join_later(after)
 
     def _ticket(self) -> Ticket:
-        engine = self.engine
-        shape = self.shape
+        engine, shape = self.engine, self.shape
         return Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
-        if self._linger and not self.live and not place.company and now < place.until:
+        if self._linger and not self.live() and not place.company and now < place.until:
             self._keep(place, now)
             return None
-        self.disown(place)
-        # One in doubt has to be buried: it cannot be replaced in one step.
-        if (self.waiters or self._coming) and self.live and self.wanted > len(self.standing) and not place.unanswered:
-            place.end()
-            self._stand(instead_of=place)
-            return None
+        if self.waiters or self._coming:
+            self.disown(place)
+            # One in doubt has to be buried: it cannot be replaced in one step.
+            if self.live() and self.wanted() > len(self.standing) and not place.unanswered:
+                place.end()
+                self._stand(instead_of=place)
+                return None
         return self._let_go(place)
 
     def _keep(self, place: Place, now: float) -> None:
@@ -437,11 +433,15 @@ class Cohort(Waiters):
                 self.forget_dead()
             if self._retries is not None:
                 self._retries.stop()
-            self.engine.retire(self)
+            self.engine.cohorts.pop(self.key, None)
 
-    def revive(self) -> None:
-        """Be as new."""
+    def revive(self) -> bool:
+        """Be as new, unless there is another one meanwhile or the client is closed."""
+        engine = self.engine
+        if not engine.is_open or engine.cohorts.setdefault(self.key, self) is not self:
+            return False
         self.retired = False
         if self.size != self.shape.size:
             self.size = self.shape.size
             self.most = self._at_most(self.size)
+        return True

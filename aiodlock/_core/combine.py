@@ -107,7 +107,7 @@ class Combiner:
                 self._joined = False  # whoever comes next runs what the last one queued: all have as many calls a step
             else:
                 self._run_batch(own)
-            if not cohort.live and cohort.engine.now() < own._place.until:
+            if not cohort.live() and cohort.engine.now() < own._place.until:
                 self._kept = own
                 self._loop.call_soon(self._work, own)
                 return

@@ -7,7 +7,7 @@ import itertools
 import math
 import secrets
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -68,6 +68,7 @@ class Engine:
         self.name = name
         self.clock = clock
         self.now = clock.now
+        self.new_id = _new_ids().__next__  # an id that nobody used or will use
         self.events = events
         self.most_waiters = most_waiters
         self.loop = asyncio.get_running_loop()
@@ -82,11 +83,10 @@ class Engine:
         self.watchdog = Watchdog(clock, self._visit)
         self.work = Supervisor(self._report)
         self.latches = Latches(self)
-        self._cohorts: dict[tuple[object, ...], Cohort] = {}
+        self.cohorts: dict[tuple[object, ...], Cohort] = {}  # of lines in use
         self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
         self._grant = 0.0
-        self._ids = map(f"{secrets.token_hex(8)}-{{:x}}".format, itertools.count(1))
         self._ending: dict[Hold, None] = {}
         self._ended: asyncio.Future[None] | None = None
 
@@ -96,30 +96,19 @@ class Engine:
         """Return the cohort to queue in: the one of all alike, or a new one where everybody has a ticket of his own."""
         waiting = None if type(policy.waiting) is Push else policy.waiting  # its hash is not free
         key = (line, shape, policy.ttl, policy.linger, waiting)
-        cohort = self._cohorts.get(key) if policy.shares else None
+        cohort = self.cohorts.get(key) if policy.shares else None
         if cohort is None:
             cohort = (SharedCohort if shape.shared else Cohort)(self, line, shape=shape, policy=policy)
             if policy.shares:
                 cohort.key = key
-                self._cohorts[key] = cohort
+                self.cohorts[key] = cohort
             else:
                 self._alone.add(cohort)
         return cohort
 
-    def retire(self, cohort: Cohort) -> None:
-        """Forget a cohort that nobody uses."""
-        self._cohorts.pop(cohort.key, None)
-
-    def revive(self, cohort: Cohort) -> bool:
-        """Use a retired cohort again, unless there is another one meanwhile."""
-        if cohort.engine is not self or self._cohorts.setdefault(cohort.key, cohort) is not cohort:
-            return False
-        cohort.revive()
-        return True
-
     def lines_in_use(self) -> set[LineId]:
         """Return the lines that tasks of ours hold or wait for."""
-        return {cohort.line for cohort in (*self._cohorts.values(), *self._alone) if not cohort.retired}
+        return {cohort.line for cohort in (*self.cohorts.values(), *self._alone) if not cohort.retired}
 
     def places_of(self, line: LineId) -> list[Place]:
         """Return our places in *line*."""
@@ -137,10 +126,6 @@ class Engine:
         return TooManyWaitersError(
             line.key, f"{self.waiting} tasks wait already, {line.key!r} is one too many: shed load"
         )
-
-    def new_id(self) -> TicketId:
-        """Return an id that nobody used or will use."""
-        return cast("TicketId", next(self._ids))
 
     def renew(self, places: list[Place]) -> None:
         """Renew all of *places* in one call; their answers reach them."""
@@ -282,8 +267,9 @@ class Engine:
 
     def stay_behind(self) -> None:
         """Do nothing more in a forked process: the connection is its parent's."""
+        self.is_open = False
         self.backend = cast("Backend", _Elsewhere())
-        for cohort in (*self._cohorts.values(), *self._alone):
+        for cohort in (*self.cohorts.values(), *self._alone):
             cohort.retired = True
 
     # --- the end -----------------------------------------------------------------------------------------------
@@ -291,7 +277,7 @@ class Engine:
     async def close(self) -> None:
         """Lose every hold, wait a little for their blocks, leave every line, close the backend."""
         self.is_open, self.is_loud = False, True
-        for cohort in [*self._cohorts.values(), *self._alone]:
+        for cohort in [*self.cohorts.values(), *self._alone]:
             cohort.fail(_closed)
             cohort.retire()  # whoever comes now asks for another, and hears that we are closed
         self.latches.fail(_closed)
@@ -320,6 +306,10 @@ class Engine:
         await self.leaving.wait(within=CLOSING)
         self.is_over = True
         await self.work.drain(within=until - self.loop.time())
+
+
+def _new_ids() -> Iterator[TicketId]:
+    return cast("Iterator[TicketId]", map(f"{secrets.token_hex(8)}-{{:x}}".format, itertools.count(1)))
 
 
 class _Elsewhere:

@@ -198,12 +198,6 @@ class Ownership:
             del self._cohort.owners[own._task]  # the owner is out; asking again, it waits for its guests
         return None
 
-    def _end_simply(self, now: float) -> asyncio.Future[None] | None:
-        """End a simple ownership that is not lost."""
-        self._state, self._entries = RELEASED, 0
-        del self._cohort.owners[self._task]
-        return self._cohort.give_back(self._this, now)
-
     def _end(self, now: float) -> asyncio.Future[None] | None:
         """End the ownership: its place passes on."""
         self._entries = 0

@@ -85,12 +85,12 @@ class Place:
         "via",
     )
 
-    def __init__(self, cohort: Cohort, ticket: Ticket, *, queue: bool = True, instead_of: Place | None = None) -> None:
+    def __init__(self, cohort: Cohort, ticket: Ticket) -> None:
         self.cohort = cohort
         self.engine = cohort.engine
         self.ticket = ticket
-        self.queue = queue
-        self.instead_of = instead_of
+        self.queue = True  # whether to stay in line where it is not free
+        self.instead_of: Place | None = None  # what leaves in the same step
         self.state = WAITING
         self.life = cohort.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
@@ -124,12 +124,13 @@ class Place:
 
     def join(self) -> None:
         """Send the join, again if need be: with the same id, and with the leaving it may stand for."""
-        sent_at = self._sending(self.ticket.ttl)
+        engine, ticket, life = self.engine, self.ticket, self.life
+        sent_at = self._sending(ticket.ttl)
         self.unanswered += 1
         old = self.instead_of.ticket.id if self.instead_of is not None else None
-        self.engine.watchdog.watch(self, sent_at + self.life / 3, slack=self.life / 32)
-        verb = self.engine.backend.join(self.ticket, queue=self.queue, instead_of=old)
-        self.engine.work.see(verb, partial(self._joined, sent_at))
+        engine.watchdog.watch(self, sent_at + life / 3, slack=life / 32)
+        verb = engine.backend.join(ticket, queue=self.queue, instead_of=old)
+        engine.work.see(verb, partial(self._joined, sent_at))
 
     def join_later(self, failed: Place) -> None:
         """Send the join after a pause, as one more try of a place that *failed* without a valid answer."""
@@ -147,7 +148,7 @@ class Place:
         """Give the place up for good; the future is done when the server confirmed it, or its life is over."""
         if self.left is None:
             self.end()
-            self.left = self.engine.loop.create_future()
+            self.left = asyncio.Future(loop=self.engine.loop)
             self.engine.leaving.add(self)
             self._send_leave()
             if self.instead_of is not None:
@@ -186,8 +187,8 @@ class Place:
             self.hear_company(call.company)
         elif self.engine.trusts_calls and self.answered and call.via == self.via and call.epoch > self.last:
             life = self.ticket.waiting_life
-            deadline = deadline_of(self.believed_at, life)
-            self._enter(call.epoch, life, deadline, self.engine.now(), company=call.company)
+            self.company = self.company or call.company
+            self._enter(call.epoch, life, deadline_of(self.believed_at, life), self.engine.now())
         else:
             self.look()
 
@@ -287,7 +288,8 @@ class Place:
 
     def _sending(self, ttl: float) -> float:
         now = self.engine.now()
-        self.over_at = max(self.over_at, now + ttl)
+        if self.over_at < now + ttl:
+            self.over_at = now + ttl
         if self.asked_since is None:
             self.asked_since = now
         return now
@@ -297,9 +299,10 @@ class Place:
             if self.state is not GONE:
                 self._plan_retry()
             return
-        now = self.engine.now()
+        engine = self.engine
+        now = engine.now()
         self.unanswered -= 1
-        self.engine.measure(now - sent_at)
+        engine.measure(now - sent_at)
         self.instead_of = None
         if self.state is GONE:
             return
@@ -309,15 +312,17 @@ class Place:
             self._hear(sent_at, now, answer)
 
     def _hear(self, sent_at: float, now: float, answer: Answer) -> None:
-        self.answered, self.asked_since, self.pauses, self.via = True, None, 0, answer.via
-        if not isinstance(answer, Gone) and answer.size not in (0, self.cohort.size):
+        self.answered, self.asked_since = True, None
+        self.pauses, self.via = 0, answer.via
+        if not isinstance(answer, Gone) and answer.size != self.cohort.size and answer.size:
             self.cohort.hear_size(answer.size)
         match answer:
             case Inside() if self.state is WAITING:
                 deadline = deadline_of(sent_at, answer.remaining)
                 if not self.cohort.renews:
                     self.lease_until = sent_at + self.ticket.ttl
-                self._enter(answer.epoch, answer.remaining, deadline, now, company=answer.company)
+                self.company = self.company or answer.company
+                self._enter(answer.epoch, answer.remaining, deadline, now)
             case Inside():
                 self._stay(deadline_of(sent_at, answer.remaining), answer)
             case Waiting() if self.state is WAITING:
@@ -335,15 +340,14 @@ class Place:
                     self.end()
                 self.cohort.refused(self, why, answer.holder)
 
-    def _enter(self, epoch: int, life: float, deadline: float, now: float, *, company: bool) -> None:
+    def _enter(self, epoch: int, life: float, deadline: float, now: float) -> None:
         if deadline <= now:
             self.look()  # what we know is too old to be believed
             return
         self._move(INSIDE)
         self.fence = fence(epoch, 0)
         self.last_fence = self.fence + LAST_COUNT
-        self.life, self.deadline = life, deadline
-        self.company, self.company_since = company or self.company, now
+        self.life, self.deadline, self.company_since = life, deadline, now
         self.set_until()
         if self.slot is None or self.slot > deadline:
             self.plan_visit(now)
@@ -369,12 +373,12 @@ class Place:
         self.engine.work.see(verb, self._left)
 
     def _left(self, answer: BackendError | None) -> None:
-        unconfirmed = isinstance(answer, BackendError)
-        if unconfirmed and not self.engine.is_over and self.engine.now() < self.over_at:
-            self._plan_retry()
-            return
-        if unconfirmed:
-            self.engine.emit(LeaveUnconfirmed(*self.ticket.line))
-        self.engine.leaving.discard(self)
+        engine = self.engine
+        if isinstance(answer, BackendError):
+            if not engine.is_over and engine.now() < self.over_at:
+                self._plan_retry()
+                return
+            engine.emit(LeaveUnconfirmed(*self.ticket.line))
+        engine.leaving.discard(self)
         if self.left is not None and not self.left.done():
             self.left.set_result(None)

@@ -19,9 +19,8 @@ class SharedCohort(Cohort):
     leaves with its last reader.
     """
 
-    @property
     def wanted(self) -> int:
-        return 1 if (self.live or self.tries) and not self.open else 0
+        return 1 if (self.live() or self.tries) and not self.open else 0
 
     def pass_on(self, hold: Hold) -> bool:
         """Release *hold* without the server: others read on in its place."""
@@ -59,7 +58,7 @@ class SharedCohort(Cohort):
         for own in place.holds:
             own._cohort = self
         place.set_until()
-        if not place.company and not self.live:
+        if not place.company and not self.live():
             self.open.append(place)
         writers.balance()
 
@@ -76,7 +75,8 @@ class SharedCohort(Cohort):
         own = self._hold(self, place, fence, now)
         place.holds = readers = _readers(place)
         readers[own] = None
-        self._watch_rare(own)
+        if fence == place.last_fence or self.engine.is_loud:
+            self._mark_rare(own)
         return own
 
     def _hand_out(self, place: Place, now: float) -> Hold:

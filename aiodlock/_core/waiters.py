@@ -25,9 +25,8 @@ class Waiters:
         self._coming = self.ahead.coming  # they come before all waiters
         self.tries: deque[Waiter] = deque()
 
-    @property
     def live(self) -> int:
-        """How many wait."""
+        """Return how many wait."""
         return len(self.waiters) - self.dead + len(self._coming)
 
     def next_waiter(self) -> Waiter | None:

@@ -82,12 +82,12 @@ class Synchronizer(Generic[_HoldT]):
             return None
 
     async def __aenter__(self) -> _HoldT:
-        cohort = self._cohort
-        if cohort is None or cohort.retired:
-            cohort = self._enlist()
+        cohort = self._cohort or self._enlist()
         task = current_task(self._loop)  # type: ignore[arg-type]
         if task is None:
             self._client._at_work()  # raises where another loop runs
+        if cohort.retired and not cohort.revive():
+            cohort = self._enlist()
         if task in cohort.owners:
             if (held := self._held_in(cohort, task)) is not None:
                 hold = self._again(held)
@@ -140,12 +140,12 @@ class Synchronizer(Generic[_HoldT]):
 
         Cancellation: the function is not called if its turn has not come; nothing is left behind.
         """
-        cohort = self._cohort
-        if cohort is None or cohort.retired:
-            cohort = self._enlist()
+        cohort = self._cohort or self._enlist()
         loop = cohort.engine.loop
         if get_running_loop() is not loop:
             self._client._at_work()  # raises
+        if cohort.retired and not cohort.revive():
+            cohort = self._enlist()
         if cohort.owners and (task := current_task(loop)) in cohort.owners:
             if self._held_in(cohort, task) is not None:
                 return function()
@@ -326,8 +326,9 @@ class Synchronizer(Generic[_HoldT]):
 
     def _enlist(self) -> Cohort:
         engine: Engine = self._client._at_work()
-        if self._cohort is not None and engine.revive(self._cohort):
-            return self._cohort
+        cohort = self._cohort
+        if cohort is not None and (not cohort.retired or cohort.revive()):
+            return cohort
         cohort = engine.cohort(self._line, self._shape, self._policy)
         self._loop, self._owners = engine.loop, cohort.owners
         if self._policy.shares:

@@ -380,6 +380,25 @@ def test_another_loop_is_refused() -> None:
         first.run(go_on())
 
 
+def test_a_lock_at_rest_stays_so_where_another_loop_is_refused() -> None:
+    """The client of the first loop is not touched by a call from the second."""
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        client = aiodlock.connect("memory://")
+        first.run(client.start())
+        lock = client.lock("k")
+        first.run(lock.run(int))
+
+        async def refused() -> None:
+            for call in (lock.__aenter__, lambda: lock.run(int), lock.acquire):
+                with pytest.raises(ClientClosedError, match="another event loop"):
+                    await call()
+
+        second.run(refused())
+        assert client._engine is not None
+        assert not client._engine.lines_in_use()
+        first.run(client.aclose())
+
+
 FORKED = """
 import asyncio, os, sys, aiodlock
 

@@ -6,6 +6,7 @@ The verbs are written once; which server and which channel a line has is the rou
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -36,6 +37,7 @@ from aiodlock.backends.redis.route import Route, Single
 from aiodlock.backends.redis.scripts import (
     Script,
     bulk,
+    length,
     load,
     micros,
     to_answer,
@@ -56,7 +58,9 @@ _CACHED = 16_384  # lines whose packed beginnings are kept
 
 _JOIN, _LEAVE, _RENEW, _LATCH = load("join"), load("leave"), load("renew"), load("latch")
 _WEIGHT, _SIZE, _REVOKE = load("weight"), load("size"), load("revoke")
-_JOIN_HEAD, _LEAVE_HEAD = _JOIN.head(11), _LEAVE.head(3)
+_JOIN_HEAD, _LEAVE_HEAD = _JOIN.head(6), _LEAVE.head(3)
+_NUMBERS = struct.Struct("<5d")  # of a policy, as `join.lua` unpacks them
+_END = b"\r\n"
 _QUEUE, _AT_ONCE, _NOT_BURIED = bulk(1) + bulk(""), bulk(0) + bulk(""), bulk(0)
 
 
@@ -98,15 +102,15 @@ class Lines:
         if instead_of is not None:
             way = bulk(int(queue)) + bulk(instead_of)
         policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.owner)
-        heads, ticket_id = self._heads(ticket.line), ticket.id.encode()
-        payload = b"%b$%d\r\n%b\r\n%b%b" % (heads.join, len(ticket_id), ticket_id, way, policy)
-        return self._grant(heads.key, payload, to_answer, _JOIN.load)
+        (key, head, _), ticket_id = self._heads(ticket.line), ticket.id.encode()
+        payload = b"".join((head, length(len(ticket_id)), ticket_id, _END, way, policy))
+        return self._grant(key, payload, to_answer, _JOIN.load)
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = bulk(micros(tombstone_life(ticket.ttl))) if bury else _NOT_BURIED
-        heads, ticket_id = self._heads(ticket.line), ticket.id.encode()
-        payload = b"%b$%d\r\n%b\r\n%b" % (heads.leave, len(ticket_id), ticket_id, remembered)
-        return self._send(heads.key, payload, to_none, _LEAVE.load)
+        (key, _, head), ticket_id = self._heads(ticket.line), ticket.id.encode()
+        payload = b"".join((head, length(len(ticket_id)), ticket_id, _END, remembered))
+        return self._send(key, payload, to_none, _LEAVE.load)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         batch = Batch(tickets)
@@ -157,9 +161,8 @@ class Lines:
         return _Heads(key, _JOIN_HEAD + packed + bulk(clear) + channel, _LEAVE_HEAD + packed + channel)
 
     def _pack_policy(self, weight: int, size: int, ttl: float, owner: str) -> bytes:
-        owner = owner.replace("\0", "")  # would end a string in the record
-        parts = (weight, size, micros(ttl), micros(waiting_life(ttl)), owner, self.capabilities.most_tickets)
-        return b"".join(bulk(part) for part in parts)
+        numbers = (weight, size, micros(ttl), micros(waiting_life(ttl)), self.capabilities.most_tickets)
+        return bulk(_NUMBERS.pack(*numbers) + owner.replace("\0", "").encode() + b"\0")
 
 
 class RedisBackend(Lines):

@@ -15,6 +15,7 @@ __all__ = [
     "Script",
     "bulk",
     "command",
+    "length",
     "load",
     "micros",
     "to_answer",
@@ -39,6 +40,12 @@ def bulk(value: bytes | str | int) -> bytes:
     """Return one packed argument of a command."""
     raw = value if isinstance(value, bytes) else str(value).encode()
     return b"$%d\r\n%b\r\n" % (len(raw), raw)
+
+
+@cache
+def length(size: int) -> bytes:
+    """Return what a packed argument of *size* bytes begins with."""
+    return b"$%d\r\n" % size
 
 
 def command(*arguments: bytes | str | int) -> bytes:

@@ -35,6 +35,7 @@ _MOST_WAITING = 100_000
 _POLITE = 0.5  # seconds that closing waits for the peer
 
 _MORE = object()
+_PUSH, _ERROR = hiredis.PushNotification, hiredis.ReplyError
 _CONFIRMS = (b"subscribe", b"ssubscribe")  # pushes that answer a command, in its place among the replies
 _PING = command("PING")
 _RESET = struct.pack("ii", 1, 0)  # linger for no time: close with a reset
@@ -203,13 +204,13 @@ class Link(asyncio.Protocol):
     def _read(self) -> None:
         gets, pending, via = self._reader.gets, self._pending, self.via
         while (reply := gets()) is not _MORE:
-            if type(reply) is hiredis.PushNotification and reply[0] not in _CONFIRMS:
+            if type(reply) is _PUSH and reply[0] not in _CONFIRMS:
                 self._on_push(reply, via)
                 continue
             if not pending:
                 raise hiredis.ProtocolError("nothing was asked")
             entry = pending.popleft()
-            if type(reply) is hiredis.ReplyError:
+            if type(reply) is _ERROR:
                 self._refused(entry, str(reply))
                 continue
             try:

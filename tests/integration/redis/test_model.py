@@ -228,7 +228,7 @@ def break_scripts(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
             worse = Script.of(script.name, script.text.replace(old, new))
             monkeypatch.setattr(backend_module, f"_{name}", worse)
             if hasattr(backend_module, f"_{name}_HEAD"):
-                arguments = {"JOIN": 11, "LEAVE": 3}[name]
+                arguments = {"JOIN": 6, "LEAVE": 3}[name]
                 monkeypatch.setattr(backend_module, f"_{name}_HEAD", worse.head(arguments))
     assert broken, "the fault is not in the scripts any more"
 

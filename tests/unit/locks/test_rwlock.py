@@ -108,7 +108,7 @@ async def test_nothing_is_kept_of_a_refused_upgrade(locks: LockClient) -> None:
         with pytest.raises(LockError):
             await rw.write().run(int)
     assert locks._engine is not None
-    assert not locks._engine._cohorts
+    assert not locks._engine.cohorts
 
 
 # --- downgrade -----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ local KEPT, SLACK, FAR = 60e6, 30e6, 2 ^ 53 -- the last epoch outlives an empty 
 local HEADER = '<ddddddddddssssss'
 -- ticket: gone (0, or 1 buried, 2 expired); weight; end of life; since when; epoch, 0 while it waits; serial, its number in order
 -- of arrival; ids before and after; client's channel; owner
-local RECORD = '<Bdddddssss'
+local RECORD, LINKS = '<Bdddddssss', 42 -- LINKS: where its ids begin
 
 local time = redis.call('TIME')
 local now = time[1] * 1e6 + time[2]

@@ -10,7 +10,7 @@ local ids = { id }
 
 -- The only one here: nobody to link, nobody to call. The same as below, at half the price.
 if packed[2] and inside == 1 and waiting == 0 and head == id and now < soonest and remembered == 0 and
-  client == select(9, struct.unpack(RECORD, packed[2])) then
+  client == select(3, struct.unpack('sss', packed[2], LINKS)) then
   local till = math.max(now + KEPT, graves)
   local is_wrong = till > kept or kept > till + 3 * SLACK
   if is_wrong then kept = till + SLACK end
