@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from aiodlock.backends.mysql import setup
+from aiodlock.backends.mysql import queries, setup
 from aiodlock.backends.mysql.queries import procedures
 from aiodlock.errors import BackendError
 from aiodlock.testing.servers import MariaDBServer
@@ -100,5 +100,30 @@ async def test_the_model_finds_a_procedure_with_a_fault(
     await admin.ask(f"USE {database}")
     url = server.url.replace(server.database, database)
     clients = [await connect(url), await connect(url)]
+    with pytest.raises((AssertionError, BackendError, ValueError)):
+        await run(clients, 4 * SEEDS)
+
+
+SHORTCUTS = {
+    "entering among others": ("enter", "AND inside = 0 ", ""),
+    "entering before those who wait": ("enter", "AND inside = 0 AND waiting = 0", "AND used < size"),
+    "entering after one's own burial": ("enter", "AND graves = 0", ""),
+    "an epoch twice": ("enter", "GREATEST(last + 1, lone_since DIV 16)", "lone_since DIV 1000000000"),
+    "going without a trace": ("go", "SET used = 0, inside = 0, lone", "SET used = 1, inside = 1, lone"),
+}
+
+
+@pytest.mark.parametrize("fault", SHORTCUTS)
+async def test_the_model_finds_a_shortcut_with_a_fault(
+    fault: str, connect: Connect, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a client sends in place of a call is compared as well."""
+    name, old, new = SHORTCUTS[fault]
+    as_it_is = queries._bare
+    assert old in as_it_is(name), "the fault is not in the shortcut any more"
+    monkeypatch.setattr(
+        queries, "_bare", lambda which: as_it_is(which).replace(old, new) if which == name else as_it_is(which)
+    )
+    clients = [await connect(), await connect()]
     with pytest.raises((AssertionError, BackendError, ValueError)):
         await run(clients, 4 * SEEDS)

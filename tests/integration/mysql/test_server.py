@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncmy
 import pytest
@@ -214,6 +216,39 @@ async def test_a_reply_never_reaches_another_call(proxy: FaultProxy, server: Mar
         finally:
             connection.close()
         assert connection._result.rows == (("second",),)
+
+
+async def join_and_leave_together(client: Client, other: Client, ticket: Make) -> list[str]:
+    """Send a join that meets somebody, and its leave right behind it; return whose tickets are there then."""
+    holder, mine = ticket(), ticket()
+    await other.backend.join(holder)
+    answers = await asyncio.gather(client.backend.join(mine), client.backend.leave(mine))
+    assert isinstance(answers[0], Waiting)
+    left = [row.id for row in await other.backend.inspect(*mine.line)]
+    return ["holder" if id == holder.id else "left behind" for id in left]
+
+
+async def test_a_leave_does_not_overtake_a_join_that_has_to_ask_twice(
+    client: Client, other: Client, ticket: Make
+) -> None:
+    """The shortcut finds somebody there: the call goes out before whatever was asked meanwhile."""
+    assert await join_and_leave_together(client, other, ticket) == ["holder"]
+
+
+async def test_asking_again_behind_the_others_would_leave_a_ticket(
+    client: Client, other: Client, ticket: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin."""
+    node = client.backend._node
+
+    def behind(left: deque[Any]) -> None:
+        node._orders.extend(left)
+        left.clear()
+        as_it_is(left)
+
+    as_it_is = node.batch_over
+    monkeypatch.setattr(node, "batch_over", behind)
+    assert await join_and_leave_together(client, other, ticket) == ["holder", "left behind"]
 
 
 async def test_a_reader_that_loses_its_place_loses_its_connection(client: Client, ticket: Make) -> None:
