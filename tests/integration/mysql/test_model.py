@@ -75,6 +75,14 @@ FAULTS = {
     "leaving lets nobody in": ("WHILE v_waiting > 0 AND v_used < v_size", "WHILE v_waiting > 1 AND v_used < v_size"),
     "of several only one is called": ("ELSEIF v_calls > 1 THEN", "ELSEIF FALSE THEN"),
     "a lone ticket is not seen": ("IF v_is_lone THEN", "IF FALSE THEN"),
+    "a follower is not seen": ("AND follower <> '';", "AND FALSE;"),
+    "one follower in another's place": ("AND follower = '' AND graves = 0", "AND graves = 0"),
+    "who fits follows": ("AND used + p_weight > size", ""),
+    "a follower is not heard of": (
+        "IF v_called <> '' THEN\n                INSERT",
+        "IF FALSE THEN\n                INSERT",
+    ),
+    "who follows is called by nobody": ("v_next, v_last, 0, ''", "v_last, v_last, 0, ''"),
     "handing on calls nobody": ("IF v_next_client <> '' THEN", "IF FALSE THEN"),
     "handing on overtakes": ("ORDER BY n.serial LIMIT 1", "ORDER BY n.serial DESC LIMIT 1"),
     "handing on lets in only one": ("AND (v_waiting = 1 OR v_weight = v_size) THEN", "THEN"),
@@ -82,7 +90,14 @@ FAULTS = {
 }
 
 
-QUICK = {"no tombstone", "overtaking", "an epoch twice", "company is not told", "handing on calls nobody"}
+QUICK = {
+    "a follower is not seen",
+    "no tombstone",
+    "overtaking",
+    "an epoch twice",
+    "company is not told",
+    "handing on calls nobody",
+}
 every_fault = [pytest.param(fault, marks=() if fault in QUICK else pytest.mark.long) for fault in FAULTS]
 
 

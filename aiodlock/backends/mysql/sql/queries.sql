@@ -22,7 +22,7 @@ UPDATE aiodlock_lines
 -- name: go
 -- The whole of a leave of who is alone: as in aiodlock_leave, which is called if this changes nothing.
 UPDATE aiodlock_lines SET used = 0, inside = 0, lone = ''
- WHERE line = {line} AND lone = {id} AND lone_client = {client}
+ WHERE line = {line} AND lone = {id} AND lone_client = {client} AND waiting = 0
 
 -- name: listen
 -- Wait until the bell rings, unless there is mail: whoever rings has written it before, so no call falls in between. The
