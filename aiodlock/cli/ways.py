@@ -18,12 +18,12 @@ from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.locks.lock import Lock
 from aiodlock.locks.segmented import SegmentedLock, SegmentHold
 
-__all__ = ["Shelf", "ways_of"]
+__all__ = ["Tally", "ways_of"]
 
 _MEMORY = 600.0  # seconds that the stock knows its orders: longer than any sale here
 
 
-class Shelf:
+class Tally:
     """The stock, in segments, as a database keeps it: what was read may be old when it is written back."""
 
     def __init__(self, stock: int, *, segments: int, work: float) -> None:
@@ -31,7 +31,7 @@ class Shelf:
         self.left = [stock // segments + (segment < stock % segments) for segment in range(segments)]
 
     async def sell(self, segment: int) -> bool:
-        """Sell one, unless there was none left when we looked: an empty shelf is seen at once."""
+        """Sell one, unless there was none left when we looked: that nothing is left is seen at once."""
         left = self.left[segment]
         if left == 0:
             return False
@@ -40,9 +40,9 @@ class Shelf:
         return True
 
 
-class _FromShelf:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+class _FromTally:
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
 
     async def open(self) -> None:
         pass
@@ -51,39 +51,39 @@ class _FromShelf:
         pass
 
     async def left(self) -> Sequence[int]:
-        return self._shelf.left
+        return self._tally.left
 
 
-class _NoLock(_FromShelf):
+class _NoLock(_FromTally):
     """Everybody at once."""
 
     name = "no lock"
 
     async def buy(self, buyer: str) -> tuple[bool, float]:
-        return await self._shelf.sell(0), 0.0
+        return await self._tally.sell(0), 0.0
 
 
-class _OneLock(_FromShelf):
+class _OneLock(_FromTally):
     """One at a time."""
 
     name = "one lock"
 
-    def __init__(self, shelf: Shelf, lock: Lock) -> None:
-        super().__init__(shelf)
+    def __init__(self, tally: Tally, lock: Lock) -> None:
+        super().__init__(tally)
         self._lock = lock
 
     async def buy(self, buyer: str) -> tuple[bool, float]:
         asked = time.perf_counter()
         async with self._lock:
             waited = time.perf_counter() - asked
-            return await self._shelf.sell(0), waited
+            return await self._tally.sell(0), waited
 
 
-class _Segmented(_FromShelf):
+class _Segmented(_FromTally):
     """One at a time in each segment. A buyer whose segment is sold out looks in others."""
 
-    def __init__(self, shelf: Shelf, hot: SegmentedLock) -> None:
-        super().__init__(shelf)
+    def __init__(self, tally: Tally, hot: SegmentedLock) -> None:
+        super().__init__(tally)
         self.name = f"{hot.segments} segments"
         self._sale = LockedSale(hot)
 
@@ -93,7 +93,7 @@ class _Segmented(_FromShelf):
         async def sell(hold: SegmentHold) -> bool:
             nonlocal asked, waited
             waited += time.perf_counter() - asked
-            sold = await self._shelf.sell(hold.segment)
+            sold = await self._tally.sell(hold.segment)
             asked = time.perf_counter()
             return sold
 
@@ -125,15 +125,15 @@ class _Stock:
 
 
 def ways_of(terms: Terms, locks: LockClient, *, key: str) -> list[Way]:
-    """Return every way of selling under these terms, each with a shelf of its own."""
+    """Return every way of selling under these terms, each with a tally of its own."""
 
-    def shelf(segments: int) -> Shelf:
-        return Shelf(terms.stock, segments=segments, work=terms.work)
+    def tally(segments: int) -> Tally:
+        return Tally(terms.stock, segments=segments, work=terms.work)
 
     ways: list[Way] = [
-        _NoLock(shelf(1)),
-        _OneLock(shelf(1), locks.lock(key)),
-        _Segmented(shelf(terms.segments), locks.segmented(key, segments=terms.segments)),
+        _NoLock(tally(1)),
+        _OneLock(tally(1), locks.lock(key)),
+        _Segmented(tally(terms.segments), locks.segmented(key, segments=terms.segments)),
     ]
     if locks.backend.capabilities.stock:
         ways.append(_Stock(locks.stock(key, segments=terms.segments, memory=_MEMORY), terms.stock))

@@ -19,7 +19,7 @@ from aiodlock.backends.zookeeper import ZooKeeperBackend
 from aiodlock.testing.conformance import Trouble, World
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import MariaDBServer, RedisServer, Server, ZooKeeperServer
-from aiodlock.testing.servers.base import HOST
+from aiodlock.testing.servers.ports import HOST
 
 
 def _sha(verb: str) -> bytes:

@@ -27,7 +27,7 @@ Greet: TypeAlias = Callable[[Link], Awaitable[None]]
 
 _TOGETHER = 32  # statements in one packet: the first answer is not kept waiting for long
 _TRIES = 10  # of a statement that the server rolls back
-_FIRST_DELAY, _LONGEST_DELAY = 0.02, 2.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.02, 0.5  # short beside any ttl: who waits must not fail because we pause
 
 
 class Shortcut(NamedTuple, Generic[_T]):

@@ -18,7 +18,7 @@ __all__ = ["Node", "Where"]
 _T = TypeVar("_T")
 
 _FIRST_DELAY = 0.02
-_LONGEST_DELAY = 2.0
+_LONGEST_DELAY = 0.5  # short beside any ttl: who waits must not fail because we pause
 
 
 class Where(Protocol):

@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 from aiodlock.testing.proxy.controls import Controls, Counts, Edit
 from aiodlock.testing.proxy.link import Link, reset
 from aiodlock.testing.proxy.rules import Harm, HeldBack, Match, Rule
-from aiodlock.testing.servers.base import HOST, free_ports
+from aiodlock.testing.servers.ports import HOST, free_ports
 
 __all__ = ["FaultProxy"]
 

@@ -11,11 +11,12 @@
 Calls block until what they say is true; in a test on a loop that must go on meanwhile, use ``asyncio.to_thread``.
 """
 
-from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError, free_ports
+from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError
 from aiodlock.testing.servers.cluster import ClusterNode, RedisCluster
 from aiodlock.testing.servers.independent import IndependentMasters
 from aiodlock.testing.servers.kafka import KafkaServer
 from aiodlock.testing.servers.mariadb import MariaDBServer
+from aiodlock.testing.servers.ports import free_ports
 from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.replica import RedisReplica
 from aiodlock.testing.servers.require import require

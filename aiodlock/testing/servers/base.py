@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import random
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,15 +14,9 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 from aiodlock.errors import AiodlockError
 from aiodlock.testing.child import Child
+from aiodlock.testing.servers.ports import HOST, free_ports
 
-__all__ = ["HOST", "Group", "MissingServerError", "Server", "ServerFailedError", "free_ports"]
-
-HOST = "127.0.0.1"
-
-# Below every system's range for outgoing connections. While a server is down, a client that keeps connecting to a port
-# of that range is sooner or later given the same port as its own, connects to itself, and the server cannot come back.
-_PORTS = range(15_000, 32_000)
-_dice = random.SystemRandom()  # tests seed the common one, and two suites would then choose the same ports
+__all__ = ["Group", "MissingServerError", "Server", "ServerFailedError"]
 
 
 class MissingServerError(AiodlockError):
@@ -159,21 +151,6 @@ class Server(abc.ABC):
             time.sleep(0.005)
         child.kill()
         raise ServerFailedError(f"{self.program} did not get ready: {self.log.read_text(errors='replace')[-2000:]}")
-
-
-def free_ports(count: int) -> tuple[int, ...]:
-    """Return that many different ports on which nobody listens on loopback."""
-    with contextlib.ExitStack() as taken:
-        return tuple(_take_port(taken) for _ in range(count))
-
-
-def _take_port(taken: contextlib.ExitStack) -> int:
-    while True:
-        port = _dice.choice(_PORTS)
-        claim = taken.enter_context(socket.socket())
-        with contextlib.suppress(OSError):
-            claim.bind((HOST, port))
-            return port
 
 
 _ServerT = TypeVar("_ServerT", bound=Server)

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
 
-from aiodlock.testing.servers.base import HOST, Group, ServerFailedError, free_ports
+from aiodlock.testing.servers.base import Group, ServerFailedError
+from aiodlock.testing.servers.ports import HOST, free_ports
 from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.resp import Reply, ask, info
 from aiodlock.testing.servers.tls import authority_in, tls_options

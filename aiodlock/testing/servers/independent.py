@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiodlock.testing.servers.base import HOST, Group
+from aiodlock.testing.servers.base import Group
+from aiodlock.testing.servers.ports import HOST
 from aiodlock.testing.servers.redis import RedisServer
 
 __all__ = ["IndependentMasters"]

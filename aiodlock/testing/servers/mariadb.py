@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from aiodlock.testing.servers.base import HOST, MissingServerError, Server, ServerFailedError
+from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError
+from aiodlock.testing.servers.ports import HOST
 
 __all__ = ["MariaDBServer"]
 

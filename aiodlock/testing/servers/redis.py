@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiodlock.testing.servers.base import HOST, Server
+from aiodlock.testing.servers.base import Server
+from aiodlock.testing.servers.ports import HOST
 from aiodlock.testing.servers.resp import RefusedError, ask, info
 
 __all__ = ["RedisServer"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiodlock.testing.servers.base import HOST
+from aiodlock.testing.servers.ports import HOST
 from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.resp import ask, info
 

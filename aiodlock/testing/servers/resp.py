@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import IO, TypeAlias, cast
 
-from aiodlock.testing.servers.base import HOST
+from aiodlock.testing.servers.ports import HOST
 
 __all__ = ["RefusedError", "Reply", "ask", "info"]
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, cast
 
-from aiodlock.testing.servers.base import HOST, Server, ServerFailedError
+from aiodlock.testing.servers.base import Server, ServerFailedError
+from aiodlock.testing.servers.ports import HOST
 from aiodlock.testing.servers.redis import RedisServer
 from aiodlock.testing.servers.replica import RedisReplica
 from aiodlock.testing.servers.resp import ask, info

@@ -7,7 +7,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from aiodlock.testing.servers.base import HOST, MissingServerError, free_ports
+from aiodlock.testing.servers.base import MissingServerError
+from aiodlock.testing.servers.ports import HOST, free_ports
 from aiodlock.testing.servers.redis import RedisServer
 
 __all__ = ["TlsRedisServer", "authority_in", "make_certificates", "tls_options"]

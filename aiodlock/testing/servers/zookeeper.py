@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from aiodlock.testing.servers.base import HOST, MissingServerError, Server, ServerFailedError, free_ports
+from aiodlock.testing.servers.base import MissingServerError, Server, ServerFailedError
+from aiodlock.testing.servers.ports import HOST, free_ports
 
 if TYPE_CHECKING:
     from aiodlock.testing.proxy import FaultProxy

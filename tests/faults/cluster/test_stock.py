@@ -25,7 +25,7 @@ from aiodlock.backends.redis.segment import RedisSegment
 from aiodlock.testing.history import Violation, check_conservation
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisCluster
-from aiodlock.testing.servers.base import HOST
+from aiodlock.testing.servers.ports import HOST
 from tests.faults.cluster.servers import cut_off_replicas, fail_over, stop_writes
 from tests.integration.redis.test_stock_faults import kill_workers
 

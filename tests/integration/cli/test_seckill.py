@@ -17,7 +17,7 @@ import aiodlock
 from aiodlock.cli.sale import Run, Terms, jain, quantile
 from aiodlock.cli.seckill import check
 from aiodlock.cli.session import Stop
-from aiodlock.cli.ways import Shelf, ways_of
+from aiodlock.cli.ways import Tally, ways_of
 from tests.integration.cli.support import AIODLOCK, Cli, OnScreen
 
 SMALL = ("--buyers", "400", "--stock", "200", "--concurrency", "50", "--segments", "4", "--work", "0")
@@ -132,8 +132,8 @@ class _Careless:
 
     name = "careless"
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
 
     async def open(self) -> None:
         pass
@@ -142,10 +142,10 @@ class _Careless:
         pass
 
     async def buy(self, buyer: str) -> tuple[bool, float]:
-        return await self._shelf.sell(0), 0.0
+        return await self._tally.sell(0), 0.0
 
     async def left(self) -> list[int]:
-        return self._shelf.left
+        return self._tally.left
 
 
 class _Lazy(_Careless):
@@ -192,15 +192,15 @@ class _Closed(_Careless):
 )
 async def test_a_broken_lock_is_exposed(broken: type[_Careless], stock: int, word: str) -> None:
     """What oversells, or leaves stock while buyers are sent away, ends with an error."""
-    outcome = await Run(replace(TERMS, stock=stock), broken(Shelf(stock, segments=1, work=0.0))).sell()
+    outcome = await Run(replace(TERMS, stock=stock), broken(Tally(stock, segments=1, work=0.0))).sell()
     with pytest.raises(Stop, match=word):
         check([outcome, outcome])
 
 
 def test_the_stock_of_all_segments_is_the_stock() -> None:
     """Nothing is lost by dividing."""
-    assert sum(Shelf(10, segments=4, work=0.0).left) == 10
-    assert Shelf(2, segments=4, work=0.0).left == [1, 1, 0, 0]
+    assert sum(Tally(10, segments=4, work=0.0).left) == 10
+    assert Tally(2, segments=4, work=0.0).left == [1, 1, 0, 0]
 
 
 @pytest.mark.parametrize(("counts", "index"), [([5, 5, 5], 1.0), ([9, 0, 0], 1 / 3), ([0, 0], 1.0)])

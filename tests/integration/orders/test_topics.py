@@ -9,7 +9,7 @@ import pytest
 from aiodlock.errors import BackendError, BackendUnavailableError
 from aiodlock.inventory.orders import make_topics
 from aiodlock.testing.servers import KafkaServer
-from aiodlock.testing.servers.base import free_ports
+from aiodlock.testing.servers.ports import free_ports
 
 
 async def test_a_broker_that_comes_back_is_waited_for(kafka: KafkaServer) -> None:

@@ -144,6 +144,16 @@ def test_free_ports_are_different_and_outside_the_range_of_outgoing_connections(
     assert all(1024 < port < 32768 for port in ports)
 
 
+def test_two_processes_never_choose_the_same_port(environment: dict[str, str]) -> None:
+    """Not even one after the other, of ports on which nobody listens yet."""
+    program = "from aiodlock.testing.servers import free_ports; print(*free_ports(100))"
+    ours = free_ports(100)
+    run = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment, check=True)
+    theirs = set(map(int, run.stdout.split()))
+    assert len(theirs) == 100
+    assert not theirs.intersection(ours)
+
+
 @pytest.mark.parametrize("ending", ["sys.exit()", "os.kill(os.getpid(), 9)", "os._exit(1)"])
 def test_no_server_outlives_its_test_process(
     ending: str, await_death: Callable[[int], None], environment: dict[str, str]

@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from aiodlock.testing.servers.base import HOST, MissingServerError, Server, free_ports
+from aiodlock.testing.servers.base import MissingServerError, Server
+from aiodlock.testing.servers.ports import HOST, free_ports
 
 __all__ = ["KafkaServer"]
 
