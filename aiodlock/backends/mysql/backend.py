@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import math
 import random
 import re
 import secrets
@@ -54,6 +55,8 @@ __all__ = ["MySQLBackend"]
 _T = TypeVar("_T")
 
 _LOOK = 0.05  # seconds, more or less, after which a waiter looks that nobody can call
+_TWICE = 5.0  # seconds without shortcuts into a line after one that met somebody
+_KNOWN = 10_000  # lines of which we know so
 _LONGEST_TEXT = 1024  # bytes of an owner's name or a reason
 _LITERAL = re.compile(r"[^*?[]*")
 
@@ -72,6 +75,7 @@ class MySQLBackend:
         self._create = create
         self._patience = patience
         self._on_call: OnCall | None = None
+        self._quick_from: dict[LineId, float] = {}  # of lines that we entered: when to try the shortcut
         self._alone: set[TicketId] = set()  # inside by a shortcut, and no company heard of
         self._node = Node(address, greet=self._greet, on_up=self._reconnected, patience=patience)
         self._bell = Bell(address, self._client, self._called, patience=patience)
@@ -121,9 +125,8 @@ class MySQLBackend:
             self._client,
             ticket.owner.encode()[:_LONGEST_TEXT],
             self.capabilities.most_tickets,
-            decode=self._to_answer,
-            # Who only tries, or looks every 50 ms, would mostly ask twice.
-            shortcut=self._entering(ticket) if queue and not instead_of and self._client else None,
+            decode=partial(self._joined, ticket.line),
+            shortcut=self._entering(ticket) if queue and not instead_of else None,
         )
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
@@ -190,8 +193,9 @@ class MySQLBackend:
         return self._node.send(statement, decode, shortcut=shortcut)
 
     def _entering(self, ticket: Ticket) -> Shortcut[Answer] | None:
-        """Return the shortcut of a join that finds nobody."""
-        if ticket.weight > ticket.size:
+        """Return the shortcut of a join that finds nobody, unless it would probably be one question more."""
+        now = asyncio.get_running_loop().time()
+        if ticket.weight > ticket.size or self._quick_from.get(ticket.line, math.inf) > now:
             return None
 
         def entered(epoch: int, via: int) -> Answer:
@@ -208,12 +212,12 @@ class MySQLBackend:
             client=self._client,
             owner=ticket.owner.encode()[:_LONGEST_TEXT],
         )
-        return Shortcut(statement, entered)
+        return Shortcut(statement, entered, partial(self._quick_from.__setitem__, ticket.line, now + _TWICE))
 
     def _going(self, ticket: Ticket) -> Shortcut[None]:
         """Return the shortcut of a leave whose ticket nobody is known to wait for."""
         statement = query("go", line=line_name(ticket.line), id=ticket.id.encode(), client=self._client)
-        return Shortcut(statement, lambda made, via: None)
+        return Shortcut(statement, lambda made, via: None, lambda: None)
 
     async def _renew(self, ticket: Ticket) -> Answer | None:
         lives = micros(ticket.ttl), micros(ticket.waiting_life)
@@ -221,6 +225,14 @@ class MySQLBackend:
             return await self._call("renew", ticket.line, ticket.id.encode(), *lives, decode=self._to_answer)
         except BackendUnavailableError:
             return None
+
+    def _joined(self, line: LineId, rows: Rows, via: int) -> Answer:
+        answer = self._to_answer(rows, via)
+        if isinstance(answer, Inside) and not answer.company:
+            if len(self._quick_from) >= _KNOWN:
+                self._quick_from.clear()
+            self._quick_from.setdefault(line, 0.0)
+        return answer
 
     def _to_answer(self, rows: Rows, via: int) -> Answer:
         answer = to_answer(rows, via)

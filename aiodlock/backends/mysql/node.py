@@ -38,6 +38,7 @@ class Shortcut(NamedTuple, Generic[_T]):
 
     statement: str
     decode: Callable[[int, int], _T]  # of what it gave to LAST_INSERT_ID
+    missed: Callable[[], None]  # told where it changed nothing
 
 
 class _Order(Generic[_T]):
@@ -125,13 +126,21 @@ class _Batch:
 class _Alone(_Batch):
     """One order that goes by its shortcut; where that changes nothing it goes out again, before all others."""
 
-    __slots__ = ()
+    __slots__ = ("_shortcut",)
+
+    def __init__(
+        self, node: Node, orders: deque[_Order[Any]], silence: asyncio.TimerHandle, shortcut: Shortcut[Any]
+    ) -> None:
+        super().__init__(node, orders, silence)
+        self._shortcut = shortcut
 
     def hear(self, result: Result) -> None:
-        order = self._orders[0]
-        if result.touched and order.shortcut is not None:
-            self._orders.popleft().arrive(order.shortcut.decode(result.made, self._node.via))
+        order, shortcut = self._orders[0], self._shortcut
         order.shortcut = None
+        if result.touched:
+            self._orders.popleft().arrive(shortcut.decode(result.made, self._node.via))
+        else:
+            shortcut.missed()
         self._finish()
 
 
@@ -208,7 +217,7 @@ class Node:
                 self._patience, self._link.abort, f"no answer for {self._patience:g}s"
             )
             if len(orders) == 1 and (shortcut := orders[0].shortcut) is not None:
-                self._link.send(shortcut.statement, _Alone(self, orders, silence))
+                self._link.send(shortcut.statement, _Alone(self, orders, silence, shortcut))
             else:
                 self._link.send(";".join([order.text for order in orders]), _Batch(self, orders, silence))
 

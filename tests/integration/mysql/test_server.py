@@ -222,7 +222,9 @@ async def test_a_reply_never_reaches_another_call(proxy: FaultProxy, server: Mar
 
 async def join_and_leave_together(client: Client, other: Client, ticket: Make) -> list[str]:
     """Send a join that meets somebody, and its leave right behind it; return whose tickets are there then."""
-    holder, mine = ticket(), ticket()
+    before, holder, mine = ticket(), ticket(), ticket()
+    await client.backend.join(before)  # so that it knows the line, and tries the shortcut
+    await client.backend.leave(before)
     await other.backend.join(holder)
     answers = await asyncio.gather(client.backend.join(mine), client.backend.leave(mine))
     assert isinstance(answers[0], Waiting)
