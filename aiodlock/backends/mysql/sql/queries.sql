@@ -12,6 +12,7 @@ SELECT @@global.read_only, (SELECT MAX(version) FROM aiodlock_versions)
 -- name: enter
 -- The whole of a join where nobody is here and nothing is remembered of anybody: as in aiodlock_join, which is called if
 -- this changes nothing. The epoch comes back as LAST_INSERT_ID. Set from left to right: lone_since is the time of now.
+-- Clients that stay connected send it after an upgrade, too: the columns that it looks at must keep their sense.
 UPDATE aiodlock_lines
    SET size = {size}, used = {weight}, inside = 1, lone_since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
        soonest = lone_since + {ttl}, last = LAST_INSERT_ID(GREATEST(last + 1, lone_since DIV 16)),
