@@ -76,7 +76,7 @@ class MySQLBackend:
         self._patience = patience
         self._on_call: OnCall | None = None
         self._quick_from: dict[LineId, float] = {}  # of lines that we entered: when to try the shortcut
-        self._alone: set[TicketId] = set()  # inside by a shortcut, and no company heard of
+        self._alone: set[TicketId] = set()  # inside, probably in the line's row, and no company heard of
         self._node = Node(address, greet=self._greet, on_up=self._reconnected, patience=patience)
         self._bell = Bell(address, self._client, self._called, patience=patience)
 
@@ -125,7 +125,7 @@ class MySQLBackend:
             self._client,
             ticket.owner.encode()[:_LONGEST_TEXT],
             self.capabilities.most_tickets,
-            decode=partial(self._joined, ticket.line),
+            decode=partial(self._joined, ticket),
             shortcut=self._entering(ticket) if queue and not instead_of else None,
         )
 
@@ -226,12 +226,14 @@ class MySQLBackend:
         except BackendUnavailableError:
             return None
 
-    def _joined(self, line: LineId, rows: Rows, via: int) -> Answer:
+    def _joined(self, ticket: Ticket, rows: Rows, via: int) -> Answer:
         answer = self._to_answer(rows, via)
-        if isinstance(answer, Inside) and not answer.company:
+        if isinstance(answer, Inside) and not answer.company and ticket.line not in self._quick_from:
             if len(self._quick_from) >= _KNOWN:
                 self._quick_from.clear()
-            self._quick_from.setdefault(line, 0.0)
+            self._quick_from[ticket.line] = 0.0
+            if ticket.weight == answer.size:
+                self._alone.add(ticket.id)
         return answer
 
     def _to_answer(self, rows: Rows, via: int) -> Answer:
