@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import math
 import random
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
-from aiodlock._core.line import Answer, LineId, Reconnected, Row, Ticket, TicketId, Waiting, tombstone_life
+from aiodlock._core.line import (
+    Answer,
+    CompanyCame,
+    Inside,
+    LineId,
+    Reconnected,
+    Row,
+    Ticket,
+    TicketId,
+    Waiting,
+    tombstone_life,
+)
 from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall, Reply
 from aiodlock.backends.mysql import setup
@@ -20,13 +33,14 @@ from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.bell import Bell, pillow_of, take
 from aiodlock.backends.mysql.doctor import findings
 from aiodlock.backends.mysql.link import Link
-from aiodlock.backends.mysql.node import Decode, Node, dial
+from aiodlock.backends.mysql.node import Decode, Node, Shortcut, dial
 from aiodlock.backends.mysql.queries import (
     VERSION,
     Rows,
     call,
     line_name,
     micros,
+    query,
     to_answer,
     to_call,
     to_int,
@@ -41,6 +55,8 @@ __all__ = ["MySQLBackend"]
 _T = TypeVar("_T")
 
 _LOOK = 0.05  # seconds, more or less, after which a waiter looks that nobody can call
+_TWICE = 5.0  # seconds without shortcuts into a line after one that met somebody
+_KNOWN = 10_000  # lines of which we know so
 _LONGEST_TEXT = 1024  # bytes of an owner's name or a reason
 _LITERAL = re.compile(r"[^*?[]*")
 
@@ -59,6 +75,8 @@ class MySQLBackend:
         self._create = create
         self._patience = patience
         self._on_call: OnCall | None = None
+        self._quick_from: dict[LineId, float] = {}  # of lines that we entered: when to try the shortcut
+        self._alone: set[TicketId] = set()  # inside, probably in the line's row, and no company heard of
         self._node = Node(address, greet=self._greet, on_up=self._reconnected, patience=patience)
         self._bell = Bell(address, self._client, self._called, patience=patience)
 
@@ -107,12 +125,16 @@ class MySQLBackend:
             self._client,
             ticket.owner.encode()[:_LONGEST_TEXT],
             self.capabilities.most_tickets,
-            decode=self._to_answer,
+            decode=partial(self._joined, ticket),
+            shortcut=self._entering(ticket) if queue and not instead_of else None,
         )
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = micros(tombstone_life(ticket.ttl)) if bury else 0
-        return self._call("leave", ticket.line, ticket.id.encode(), remembered, self._client, decode=to_none)
+        shortcut = self._going(ticket) if ticket.id in self._alone and not bury else None
+        self._alone.discard(ticket.id)
+        arguments = ticket.id.encode(), remembered, self._client
+        return self._call("leave", ticket.line, *arguments, decode=to_none, shortcut=shortcut)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         return asyncio.gather(*map(self._renew, tickets))
@@ -159,8 +181,43 @@ class MySQLBackend:
 
     # --- inner -------------------------------------------------------------------------------------------------
 
-    def _call(self, verb: str, line: LineId, *arguments: bytes | int, decode: Decode[_T]) -> Reply[_T]:
-        return self._node.send(call(verb, line_name(line), *arguments), decode)
+    def _call(
+        self,
+        verb: str,
+        line: LineId,
+        *arguments: bytes | int,
+        decode: Decode[_T],
+        shortcut: Shortcut[_T] | None = None,
+    ) -> Reply[_T]:
+        statement = partial(call, verb, line_name(line), *arguments)
+        return self._node.send(statement, decode, shortcut=shortcut)
+
+    def _entering(self, ticket: Ticket) -> Shortcut[Answer] | None:
+        """Return the shortcut of a join that finds nobody, unless it would probably be one question more."""
+        now = asyncio.get_running_loop().time()
+        if ticket.weight > ticket.size or self._quick_from.get(ticket.line, math.inf) > now:
+            return None
+
+        def entered(epoch: int, via: int) -> Answer:
+            self._alone.add(ticket.id)
+            return Inside(epoch, ticket.ttl, False, ticket.size, via)
+
+        statement = query(
+            "enter",
+            line=line_name(ticket.line),
+            id=ticket.id.encode(),
+            weight=ticket.weight,
+            size=ticket.size,
+            ttl=micros(ticket.ttl),
+            client=self._client,
+            owner=ticket.owner.encode()[:_LONGEST_TEXT],
+        )
+        return Shortcut(statement, entered, partial(self._quick_from.__setitem__, ticket.line, now + _TWICE))
+
+    def _going(self, ticket: Ticket) -> Shortcut[None]:
+        """Return the shortcut of a leave whose ticket nobody is known to wait for."""
+        statement = query("go", line=line_name(ticket.line), id=ticket.id.encode(), client=self._client)
+        return Shortcut(statement, lambda made, via: None, lambda: None)
 
     async def _renew(self, ticket: Ticket) -> Answer | None:
         lives = micros(ticket.ttl), micros(ticket.waiting_life)
@@ -168,6 +225,16 @@ class MySQLBackend:
             return await self._call("renew", ticket.line, ticket.id.encode(), *lives, decode=self._to_answer)
         except BackendUnavailableError:
             return None
+
+    def _joined(self, ticket: Ticket, rows: Rows, via: int) -> Answer:
+        answer = self._to_answer(rows, via)
+        if isinstance(answer, Inside) and not answer.company and ticket.line not in self._quick_from:
+            if len(self._quick_from) >= _KNOWN:
+                self._quick_from.clear()
+            self._quick_from[ticket.line] = 0.0
+            if ticket.weight == answer.size:
+                self._alone.add(ticket.id)
+        return answer
 
     def _to_answer(self, rows: Rows, via: int) -> Answer:
         answer = to_answer(rows, via)
@@ -193,8 +260,11 @@ class MySQLBackend:
             await take(link, pillow_of(self._client))
 
     def _called(self, row: tuple[object, ...]) -> None:
+        heard = to_call(row, self._node.via)
+        if isinstance(heard, CompanyCame):
+            self._alone.discard(heard.id)
         if self._on_call:
-            self._on_call(to_call(row, self._node.via))
+            self._on_call(heard)
 
     def _reconnected(self, via: int) -> None:
         if self._on_call:

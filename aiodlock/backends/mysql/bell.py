@@ -94,12 +94,12 @@ class Bell:
         """
         pillow = pillow_of(self._client)
         listen = query("listen", client=self._client, pillow=pillow, seconds=_SLEEP)
-        if self._read:
-            listen = f"{query('drop_mail', client=self._client, ids=sorted(self._read))};{listen}"
-        sleeping, reading = link.ask(listen), link.ask(query("mail", client=self._client))
+        if dropped := sorted(self._read):
+            listen = f"{query('drop_mail', client=self._client, ids=dropped)};{listen}"
+        sleeping, reading = link.ask(listen), link.ask(query("mail", client=self._client), self._hand_over)
         try:
             async with asyncio.timeout(_SLEEP + self._patience):
-                woken_by = await self._woken_by(sleeping)
+                woken_by = await self._woken_by(sleeping, dropped)
                 (mail,) = await reading
         except StatementError as error:
             if not error.is_passing:
@@ -107,17 +107,16 @@ class Bell:
             return _Woken.BY_BELL  # again, while we read: what came is there still
         finally:
             reading.cancel()  # also where it has failed as well: nobody will ask it why
-        self._hand_over(mail)
         return _Woken.BY_BELL if mail else woken_by
 
-    async def _woken_by(self, sleeping: asyncio.Future[list[Rows]]) -> _Woken:
+    async def _woken_by(self, sleeping: asyncio.Future[list[Rows]], dropped: list[int]) -> _Woken:
         try:
             answers = await sleeping
         except StatementError as error:
             if not error.is_passing:
                 raise
             return _Woken.BY_BELL
-        self._read.clear()
+        self._read.difference_update(dropped)  # no more than that: what has come since is here already
         match answers[-1][0][0]:
             case 0:
                 return _Woken.BY_TIME
@@ -127,11 +126,15 @@ class Bell:
                 return _Woken.BY_BELL
 
     def _hand_over(self, mail: Rows) -> None:
-        loop = asyncio.get_running_loop()
+        """Deliver what came in the very step in which it arrives: somebody is inside by it."""
         for row in mail:
             if row[0] not in self._read:
                 self._read.add(row[0])
-                loop.call_soon(self._deliver, row)  # what it raises must not end this task
+                try:
+                    self._deliver(row)
+                except Exception as error:  # of whoever hears it: the stream goes on
+                    told = {"message": "hearing a call failed", "exception": error}
+                    asyncio.get_running_loop().call_exception_handler(told)
 
     async def _insist(self, link: Link, statement: str) -> None:
         """Ask again if somebody rang meanwhile: that ends whatever runs."""

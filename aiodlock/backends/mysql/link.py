@@ -60,8 +60,8 @@ class StatementError(BackendError):
 class Exchange(Protocol):
     """Whoever waits for what some statements answer."""
 
-    def hear(self, rows: Rows | None, is_last: bool) -> None:
-        """Take the next result; None has no rows. It must not raise."""
+    def hear(self, result: Result) -> None:
+        """Take the next result. It must not raise."""
         ...
 
     def fail(self, error: BackendError) -> None:
@@ -121,9 +121,12 @@ class Link(asyncio.Protocol):
         self._pending.append(exchange)
         self._transport.write(command(statements))
 
-    def ask(self, statements: str) -> asyncio.Future[list[Rows]]:
-        """Send statements parted by semicolons; the future gets the rows of each result that has some."""
-        asked = _Asked()
+    def ask(self, statements: str, at_once: Callable[[Rows], None] | None = None) -> asyncio.Future[list[Rows]]:
+        """Send statements parted by semicolons; the future gets the rows of each result that has some.
+
+        *at_once* hears them before, in the step in which they arrive. It must not raise.
+        """
+        asked = _Asked(at_once)
         self.send(statements, asked)
         return asked.future
 
@@ -162,7 +165,7 @@ class Link(asyncio.Protocol):
     def _hear(self, answer: Result | Refusal) -> None:
         if isinstance(answer, Result):
             exchange = self._pending.popleft() if answer.is_last else self._pending[0]
-            exchange.hear(answer.rows, answer.is_last)
+            exchange.hear(answer)
         elif answer.code in _OVER or not self._pending:
             self.abort(answer.message)
         else:
@@ -180,14 +183,17 @@ class Link(asyncio.Protocol):
 class _Asked:
     """An exchange whose results are wanted together."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: Callable[[Rows], None] | None) -> None:
         self.future: asyncio.Future[list[Rows]] = asyncio.get_running_loop().create_future()
+        self._at_once = at_once
         self._results: list[Rows] = []
 
-    def hear(self, rows: Rows | None, is_last: bool) -> None:
-        if rows is not None:
-            self._results.append(rows)
-        if is_last and not self.future.done():
+    def hear(self, result: Result) -> None:
+        if result.rows is not None:
+            self._results.append(result.rows)
+            if self._at_once is not None:
+                self._at_once(result.rows)
+        if result.is_last and not self.future.done():
             self.future.set_result(self._results)
 
     def fail(self, error: BackendError) -> None:

@@ -33,6 +33,8 @@ class Result(NamedTuple):
 
     rows: Rows | None  # None: it has none, it only did something
     is_last: bool  # of all that one command asked for
+    touched: int = 0  # rows that it changed
+    made: int = 0  # what it gave to LAST_INSERT_ID
 
 
 class Refusal(NamedTuple):
@@ -90,7 +92,9 @@ class Reader:
 
     def _begin(self, packet: bytes, first: int) -> tuple[Result | Refusal, ...]:
         if first == _OK:
-            return (self._answered(Result(None, _is_last(packet, _behind_counts(packet)))),)
+            touched, at = _number(packet, 1)
+            made, at = _number(packet, at)
+            return (self._answered(Result(None, _is_last(packet, at), touched, made)),)
         if first == _NULL:
             raise OutOfStepError("the server asks for a file")
         self._definitions, self._columns = _number(packet, 0)[0] + self._has_eof, []

@@ -8,7 +8,7 @@ from aiodlock.errors import BackendDataError, BackendUnavailableError
 
 __all__ = ["look", "make"]
 
-_NO_TABLE = 1146
+_NO_TABLE, _COLUMN_IS_THERE = 1146, 1060
 
 
 async def look(link: Link) -> int:
@@ -33,6 +33,15 @@ async def make(link: Link) -> None:
     await link.ask("SELECT GET_LOCK('aiodlock:setup', 30)")  # given back with the connection if anything fails
     if await look(link) < VERSION:
         for statement in (*tables(), *procedures()):
-            await link.ask(statement)
+            await _do(link, statement)
         await link.ask(f"REPLACE INTO aiodlock_versions (version) VALUES ({literal(VERSION)})")
     await link.ask("SELECT RELEASE_LOCK('aiodlock:setup')")
+
+
+async def _do(link: Link, statement: str) -> None:
+    """Do what has to be done once; MySQL cannot say "if it is not there" of a column."""
+    try:
+        await link.ask(statement)
+    except StatementError as error:
+        if error.code != _COLUMN_IS_THERE:
+            raise

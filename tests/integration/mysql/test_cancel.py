@@ -26,8 +26,9 @@ MOMENTS = [step / 1000 for step in range(0, 22, 2)]  # the proxy below makes a r
 
 async def live(admin: Admin, key: str) -> int:
     rows = await admin.ask(f"SELECT COUNT(*) FROM aiodlock_tickets WHERE line LIKE '%:{key}' AND state IN (0, 1)")
-    lone = await admin.ask(f"SELECT COUNT(*) FROM aiodlock_lines WHERE line LIKE '%:{key}' AND lone <> ''")
-    return int(rows[0][0] + lone[0][0])
+    in_line = "COUNT(NULLIF(lone, '')) + COUNT(NULLIF(follower, ''))"
+    others = await admin.ask(f"SELECT {in_line} FROM aiodlock_lines WHERE line LIKE '%:{key}'")
+    return int(rows[0][0] + others[0][0])
 
 
 async def sweep(kind: str, server: MariaDBServer, far: str, admin: Admin) -> list[str]:

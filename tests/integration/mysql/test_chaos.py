@@ -144,6 +144,7 @@ async def test_nothing_is_left_on_the_server(server: MariaDBServer, admin: Admin
     tickets = await watcher.ask(
         f"SELECT line, id FROM aiodlock_tickets WHERE state IN (0, 1) AND ends > {now}"
         f" UNION ALL SELECT line, lone FROM aiodlock_lines WHERE lone <> '' AND soonest > {now}"
+        f" UNION ALL SELECT line, follower FROM aiodlock_lines WHERE follower <> '' AND follower_ends > {now}"
     )
     keys = {str(event.facts["key"]).encode() for event in events if "key" in event.facts}
     assert keys

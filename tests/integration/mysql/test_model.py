@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from aiodlock.backends.mysql import setup
+from aiodlock.backends.mysql import queries, setup
 from aiodlock.backends.mysql.queries import procedures
 from aiodlock.errors import BackendError
 from aiodlock.testing.servers import MariaDBServer
@@ -75,6 +75,14 @@ FAULTS = {
     "leaving lets nobody in": ("WHILE v_waiting > 0 AND v_used < v_size", "WHILE v_waiting > 1 AND v_used < v_size"),
     "of several only one is called": ("ELSEIF v_calls > 1 THEN", "ELSEIF FALSE THEN"),
     "a lone ticket is not seen": ("IF v_is_lone THEN", "IF FALSE THEN"),
+    "a follower is not seen": ("AND follower <> '';", "AND FALSE;"),
+    "one follower in another's place": ("AND follower = '' AND graves = 0", "AND graves = 0"),
+    "who fits follows": ("AND used + p_weight > size", ""),
+    "a follower is not heard of": (
+        "IF v_called <> '' THEN\n                INSERT",
+        "IF FALSE THEN\n                INSERT",
+    ),
+    "who follows is called by nobody": ("v_next, v_last, 0, ''", "v_last, v_last, 0, ''"),
     "handing on calls nobody": ("IF v_next_client <> '' THEN", "IF FALSE THEN"),
     "handing on overtakes": ("ORDER BY n.serial LIMIT 1", "ORDER BY n.serial DESC LIMIT 1"),
     "handing on lets in only one": ("AND (v_waiting = 1 OR v_weight = v_size) THEN", "THEN"),
@@ -82,7 +90,14 @@ FAULTS = {
 }
 
 
-QUICK = {"no tombstone", "overtaking", "an epoch twice", "company is not told", "handing on calls nobody"}
+QUICK = {
+    "a follower is not seen",
+    "no tombstone",
+    "overtaking",
+    "an epoch twice",
+    "company is not told",
+    "handing on calls nobody",
+}
 every_fault = [pytest.param(fault, marks=() if fault in QUICK else pytest.mark.long) for fault in FAULTS]
 
 
@@ -100,5 +115,30 @@ async def test_the_model_finds_a_procedure_with_a_fault(
     await admin.ask(f"USE {database}")
     url = server.url.replace(server.database, database)
     clients = [await connect(url), await connect(url)]
+    with pytest.raises((AssertionError, BackendError, ValueError)):
+        await run(clients, 4 * SEEDS)
+
+
+SHORTCUTS = {
+    "entering among others": ("enter", "AND inside = 0 ", ""),
+    "entering before those who wait": ("enter", "AND inside = 0 AND waiting = 0", "AND used < size"),
+    "entering after one's own burial": ("enter", "AND graves = 0", ""),
+    "an epoch twice": ("enter", "GREATEST(last + 1, lone_since DIV 16)", "lone_since DIV 1000000000"),
+    "going without a trace": ("go", "SET used = 0, inside = 0, lone", "SET used = 1, inside = 1, lone"),
+}
+
+
+@pytest.mark.parametrize("fault", SHORTCUTS)
+async def test_the_model_finds_a_shortcut_with_a_fault(
+    fault: str, connect: Connect, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a client sends in place of a call is compared as well."""
+    name, old, new = SHORTCUTS[fault]
+    as_it_is = queries._bare
+    assert old in as_it_is(name), "the fault is not in the shortcut any more"
+    monkeypatch.setattr(
+        queries, "_bare", lambda which: as_it_is(which).replace(old, new) if which == name else as_it_is(which)
+    )
+    clients = [await connect(), await connect()]
     with pytest.raises((AssertionError, BackendError, ValueError)):
         await run(clients, 4 * SEEDS)

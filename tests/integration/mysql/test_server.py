@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncmy
 import pytest
@@ -113,6 +115,7 @@ async def test_deadlocks_and_lock_waits_are_survived(
         holder, waiter = ticket(), ticket()
         await client.backend.join(holder)
         await other.backend.join(waiter)
+        await other.backend.renew([waiter])  # so that both have rows of their own
         async with transaction(server, row_of_ticket(waiter)) as stranger:
             leaving = asyncio.ensure_future(client.backend.leave(holder))
             await until_waiting(admin, 1)
@@ -149,7 +152,7 @@ async def test_two_connections_per_client_however_many_wait(server: MariaDBServe
     async with aiodlock.connect(server.url) as mine, aiodlock.connect(server.url) as other:
         held = [await mine.lock(f"many-{n}", ttl=60).acquire() for n in range(20)]
         waiting = [asyncio.create_task(other.lock(f"many-{n}", ttl=60).acquire()) for n in range(20) for _ in range(5)]
-        await _until_rows(admin, "state = 0 AND line LIKE 'lock:many-%'", 20)
+        await _until_waiting(admin, "lock:many-%", 20)
         async with asyncio.timeout(10):
             while len(await admin.connections()) != 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)  # those of the test before end
@@ -172,9 +175,10 @@ async def _questions(admin: Admin) -> int:
     return int(count)
 
 
-async def _until_rows(admin: Admin, which: str, count: int) -> None:
+async def _until_waiting(admin: Admin, lines: str, count: int) -> None:
+    question = f"SELECT COALESCE(SUM(waiting), 0) FROM aiodlock_lines WHERE line LIKE '{lines}'"
     async with asyncio.timeout(10):
-        while (await admin.ask(f"SELECT COUNT(*) FROM aiodlock_tickets WHERE {which}"))[0][0] != count:  # noqa: ASYNC110
+        while int((await admin.ask(question))[0][0]) != count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -214,6 +218,41 @@ async def test_a_reply_never_reaches_another_call(proxy: FaultProxy, server: Mar
         finally:
             connection.close()
         assert connection._result.rows == (("second",),)
+
+
+async def join_and_leave_together(client: Client, other: Client, ticket: Make) -> list[str]:
+    """Send a join that meets somebody, and its leave right behind it; return whose tickets are there then."""
+    before, holder, mine = ticket(), ticket(), ticket()
+    await client.backend.join(before)  # so that it knows the line, and tries the shortcut
+    await client.backend.leave(before)
+    await other.backend.join(holder)
+    answers = await asyncio.gather(client.backend.join(mine), client.backend.leave(mine))
+    assert isinstance(answers[0], Waiting)
+    left = [row.id for row in await other.backend.inspect(*mine.line)]
+    return ["holder" if id == holder.id else "left behind" for id in left]
+
+
+async def test_a_leave_does_not_overtake_a_join_that_has_to_ask_twice(
+    client: Client, other: Client, ticket: Make
+) -> None:
+    """The shortcut finds somebody there: the call goes out before whatever was asked meanwhile."""
+    assert await join_and_leave_together(client, other, ticket) == ["holder"]
+
+
+async def test_asking_again_behind_the_others_would_leave_a_ticket(
+    client: Client, other: Client, ticket: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin."""
+    node = client.backend._node
+
+    def behind(left: deque[Any]) -> None:
+        node._orders.extend(left)
+        left.clear()
+        as_it_is(left)
+
+    as_it_is = node.batch_over
+    monkeypatch.setattr(node, "batch_over", behind)
+    assert await join_and_leave_together(client, other, ticket) == ["holder", "left behind"]
 
 
 async def test_a_reader_that_loses_its_place_loses_its_connection(client: Client, ticket: Make) -> None:
@@ -338,6 +377,26 @@ async def test_tables_of_a_newer_version_are_left_alone(server: MariaDBServer, a
     await admin.ask("INSERT INTO newer.aiodlock_versions VALUES (999)")
     with pytest.raises(BackendDataError, match=r"999.*upgrade aiodlock"):
         await MySQLBackend.from_url(server.url.replace(server.database, "newer")).open(lambda call: None)
+
+
+async def test_tables_of_the_second_version_get_followers_at_the_next_connect(
+    server: MariaDBServer, admin: Admin, connect: Connect, ticket: Make
+) -> None:
+    """Who was inside stays, and what it does not know of is added around it."""
+    await admin.ask("CREATE DATABASE second")
+    url = server.url.replace(server.database, "second")
+    holder, waiter = ticket(), ticket()
+    old = await connect(url)
+    await old.backend.join(holder)
+    names = ("", "_weight", "_since", "_ends", "_client", "_owner")
+    columns = ", ".join(f"DROP COLUMN follower{name}" for name in names)
+    await admin.ask(f"ALTER TABLE second.aiodlock_lines {columns}")
+    await admin.ask("UPDATE second.aiodlock_versions SET version = 2")
+    new = await connect(url)
+    assert isinstance(await new.backend.join(waiter), Waiting)
+    assert await admin.ask("SELECT follower FROM second.aiodlock_lines") == [(waiter.id.encode(),)]
+    await old.backend.leave(holder)
+    assert isinstance(await new.backend.join(waiter), Inside)
 
 
 def test_nothing_is_sent_in_clear_to_another_machine() -> None:

@@ -22,6 +22,16 @@ CREATE TABLE IF NOT EXISTS aiodlock_lines (
     KEY forgotten (kept)
 ) ENGINE = InnoDB
 
+-- name: followers
+-- Since version 3. The only one who waits behind a lone ticket stands in the line's row, too: handing on writes that and mail.
+ALTER TABLE aiodlock_lines
+    ADD COLUMN follower        VARBINARY(128) NOT NULL DEFAULT '', -- its id; '' for nobody, or for one with a row of its own
+    ADD COLUMN follower_weight BIGINT NOT NULL DEFAULT 0,
+    ADD COLUMN follower_since  BIGINT NOT NULL DEFAULT 0,
+    ADD COLUMN follower_ends   BIGINT NOT NULL DEFAULT 0,
+    ADD COLUMN follower_client VARBINARY(16) NOT NULL DEFAULT '',
+    ADD COLUMN follower_owner  VARBINARY(1024) NOT NULL DEFAULT ''
+
 -- name: tickets
 CREATE TABLE IF NOT EXISTS aiodlock_tickets (
     line   VARBINARY(320) NOT NULL,

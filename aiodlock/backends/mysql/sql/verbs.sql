@@ -7,8 +7,8 @@
 --          waiting, last epoch, look again after, most tickets ahead, size
 --          buried, expired, heavy, busy, full
 
--- part: begin
--- Roll back whatever fails, lock the line's row, read the clock behind the lock, and clear away the dead in bounded steps.
+-- part: variables
+-- Of most verbs; whatever fails is rolled back.
     DECLARE v_size, v_used, v_inside, v_waiting, v_serial, v_last, v_soonest, v_graves, v_kept, v_is_lone BIGINT;
     DECLARE v_before, v_now, v_first, v_steps, v_first_weight, v_first_ends BIGINT DEFAULT 0;
     DECLARE v_state, v_weight, v_own_serial, v_epoch, v_ends BIGINT;
@@ -20,23 +20,34 @@
     DECLARE v_holder VARBINARY(1024);
     DECLARE v_bells MEDIUMBLOB;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+
+-- part: begin
+    -- include variables
     START TRANSACTION;
+    -- include look
+
+-- part: look
+-- Lock the line's row, read the clock behind the lock, and clear away the dead in bounded steps.
     -- include read
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     -- include sweep
     SET v_before = v_last;
 
 -- part: read
--- Lock the line's row. A lone ticket gets a row of its own: it has company now, or is not as it was.
-    SELECT size, used, inside, waiting, serial, last, soonest, graves, kept, lone <> ''
+-- Lock the line's row. A lone ticket and its follower get rows of their own: they have company now, or are not as they were.
+    SELECT size, used, inside, waiting, serial, last, IF(follower = '', soonest, LEAST(soonest, follower_ends)), graves,
+           kept, lone <> '' OR follower <> ''
       INTO v_size, v_used, v_inside, v_waiting, v_serial, v_last, v_soonest, v_graves, v_kept, v_is_lone
       FROM aiodlock_lines WHERE line = p_line FOR UPDATE;
     IF v_is_lone THEN
-        SET v_serial = v_serial + 1, v_is_lone = 0;
+        SET v_serial = v_serial + 2, v_is_lone = 0;
         INSERT INTO aiodlock_tickets (line, id, state, weight, serial, epoch, since, ends, client, owner)
-        SELECT line, lone, 1, used, v_serial, last, lone_since, soonest, lone_client, lone_owner
-          FROM aiodlock_lines WHERE line = p_line;
-        UPDATE aiodlock_lines SET lone = '', serial = v_serial WHERE line = p_line;
+        SELECT line, lone, 1, used, v_serial - 1, last, lone_since, soonest, lone_client, lone_owner
+          FROM aiodlock_lines WHERE line = p_line AND lone <> ''
+         UNION ALL
+        SELECT line, follower, 0, follower_weight, v_serial, 0, follower_since, follower_ends, follower_client, follower_owner
+          FROM aiodlock_lines WHERE line = p_line AND follower <> '';
+        UPDATE aiodlock_lines SET lone = '', follower = '', serial = v_serial, soonest = v_soonest WHERE line = p_line;
     END IF;
 
 -- part: sweep
@@ -173,11 +184,14 @@ CREATE PROCEDURE aiodlock_stand(
     IN p_weight BIGINT, IN p_size BIGINT, IN p_ttl BIGINT, IN p_life BIGINT,
     IN p_client VARBINARY(16), IN p_owner VARBINARY(1024), IN p_most BIGINT)
 SQL SECURITY INVOKER
-BEGIN
+stand: BEGIN
     DECLARE v_keep BIGINT DEFAULT p_ttl + 60000000;
     DECLARE v_is_inside TINYINT DEFAULT 0;
     DECLARE v_word CHAR(8);
-    -- include begin
+    -- include variables
+    START TRANSACTION;
+    -- include follow
+    -- include look
     -- include make
     SET v_quiet = p_id;
     IF v_inside + v_waiting = 0 THEN SET v_size = p_size; END IF;
@@ -236,6 +250,30 @@ BEGIN
     END IF;
 END
 
+-- part: follow
+-- The first who has to wait behind a lone ticket stands in the line's row as well. The clock may be read before the lock:
+-- the answer says when to look, and whoever lets it in judges its life anew.
+    IF p_queue AND p_instead_of = '' AND p_most > 1 THEN
+        SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+        UPDATE aiodlock_lines
+           SET waiting = 1, follower = p_id, follower_weight = p_weight, follower_since = v_now,
+               follower_ends = v_now + p_life, follower_client = p_client, follower_owner = p_owner
+         WHERE line = p_line AND lone NOT IN ('', p_id) AND follower = '' AND graves = 0 AND soonest > v_now
+           AND p_weight <= size AND used + p_weight > size AND kept >= v_now + v_keep;
+        IF ROW_COUNT() = 1 THEN
+            SELECT size, last, soonest, lone_client, lone_owner INTO v_size, v_last, v_soonest, v_called, v_holder
+              FROM aiodlock_lines WHERE line = p_line;
+            IF v_called <> '' THEN
+                INSERT INTO aiodlock_mail (client, word, line, ticket, epoch, company, reason, ends)
+                SELECT lone_client, 'C', line, lone, 0, 1, '', v_now + 60000000 FROM aiodlock_lines WHERE line = p_line;
+            END IF;
+            COMMIT;
+            IF v_called <> '' THEN CALL aiodlock_ring(v_called); END IF;
+            SELECT CONCAT_WS(' ', 'waiting', v_last, v_soonest - v_now, 1, v_size), v_holder;
+            LEAVE stand;
+        END IF;
+    END IF;
+
 -- part: part_from
 -- Take a live ticket out for good; its client is told unless it is the one who asks.
     IF v_state IN (0, 1) THEN
@@ -263,12 +301,34 @@ leave_line: BEGIN
     DECLARE v_next_client VARBINARY(16);
     DECLARE CONTINUE HANDLER FOR 1094, 1095 BEGIN END; -- as in aiodlock_ring
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    -- Alone: one statement, which is its own transaction.
-    UPDATE aiodlock_lines SET used = 0, inside = 0, lone = ''
-     WHERE line = p_line AND lone = p_instead_of AND lone_client = p_client AND p_bury = 0;
-    IF ROW_COUNT() = 1 THEN LEAVE leave_line; END IF;
-    -- One inside hands on to the first of those who wait, no other fits, and nobody's life has ended: few statements.
     START TRANSACTION;
+    SELECT last, LEAST(soonest, follower_ends), waiting, follower, follower_client
+      INTO v_last, v_soonest, v_waiting, v_next, v_next_client FROM aiodlock_lines
+     WHERE line = p_line AND lone = p_instead_of AND lone_client = p_client AND p_bury = 0 FOR UPDATE;
+    -- Alone.
+    IF v_waiting = 0 THEN
+        UPDATE aiodlock_lines SET used = 0, inside = 0, lone = '' WHERE line = p_line;
+        COMMIT;
+        LEAVE leave_line;
+    END IF;
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    -- One follows, and nobody's life has ended.
+    IF v_soonest > v_now THEN
+        SET v_last = GREATEST(v_last + 1, v_now DIV 16);
+        UPDATE aiodlock_lines
+           SET used = follower_weight, waiting = 0, last = v_last, soonest = follower_ends, lone = follower,
+               lone_since = follower_since, lone_client = follower_client, lone_owner = follower_owner, follower = ''
+         WHERE line = p_line;
+        IF v_next_client <> '' THEN
+            INSERT INTO aiodlock_mail (client, word, line, ticket, epoch, company, reason, ends)
+            VALUES (v_next_client, 'I', p_line, v_next, v_last, 0, '', v_now + 60000000);
+        END IF;
+        COMMIT;
+        SET v_ear = IS_USED_LOCK(CONCAT('aiodlock:bell:', v_next_client));
+        IF v_ear IS NOT NULL THEN KILL QUERY v_ear; END IF;
+        LEAVE leave_line;
+    END IF;
+    -- One inside hands on to the first of those who wait, no other fits, and nobody's life has ended: few statements.
     SELECT l.size, l.last, l.soonest, l.waiting, n.id, n.weight, n.client
       INTO v_size, v_last, v_soonest, v_waiting, v_next, v_weight, v_next_client
       FROM aiodlock_lines AS l JOIN aiodlock_tickets AS n FORCE INDEX (in_order) ON n.line = l.line AND n.state = 0
@@ -475,7 +535,10 @@ BEGIN
              WHERE line BETWEEN p_from AND p_to AND state IN (0, 1)
              UNION ALL
             SELECT line, lone, 1, lone_owner, used, lone_since, soonest, last, 0 FROM aiodlock_lines
-             WHERE line BETWEEN p_from AND p_to AND lone <> '') AS tickets
+             WHERE line BETWEEN p_from AND p_to AND lone <> ''
+             UNION ALL
+            SELECT line, follower, 0, follower_owner, follower_weight, follower_since, follower_ends, 0, 0
+              FROM aiodlock_lines WHERE line BETWEEN p_from AND p_to AND follower <> '') AS tickets
      WHERE ends > v_now ORDER BY line, state DESC, serial;
 END
 

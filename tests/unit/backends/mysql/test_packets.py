@@ -36,16 +36,16 @@ ROWS = (text(b"-7", None, "ü".encode()), text(b"12", LONG, b""))
 FOUND = [(-7, None, "ü"), (12, LONG, "")]
 
 STREAMS = {
-    "done": (True, (OK + LAST + b"\x00\x00",), [Result(None, True)]),
+    "done": (True, (OK + LAST + b"\x00\x00",), [Result(None, True, touched=1, made=10_000)]),
     "a call": (
         True,
         (*TABLE, b"\xfe\x00\x00" + MORE, *ROWS, b"\xfe\x00\x00" + MORE, OK + LAST),
-        [Result(FOUND, False), Result(None, True)],
+        [Result(FOUND, False), Result(None, True, touched=1, made=10_000)],
     ),
     "without packets between": (
         False,
         (*TABLE, *ROWS, b"\xfe\x00\x00" + MORE + b"\x00\x00", OK + LAST),
-        [Result(FOUND, False), Result(None, True)],
+        [Result(FOUND, False), Result(None, True, touched=1, made=10_000)],
     ),
     "no rows": (True, (*TABLE, b"\xfe\x00\x00" + LAST, b"\xfe\x00\x00" + LAST), [Result([], True)]),
     "refused": (True, (b"\xff\xbd\x04#40001deadlock",), [Refusal(1213, "deadlock")]),
