@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-import math
 import random
 import re
 import secrets
@@ -14,18 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from aiodlock._core.line import (
-    Answer,
-    CompanyCame,
-    Inside,
-    LineId,
-    Reconnected,
-    Row,
-    Ticket,
-    TicketId,
-    Waiting,
-    tombstone_life,
-)
+from aiodlock._core.line import Answer, CompanyCame, LineId, Reconnected, Row, Ticket, TicketId, Waiting, tombstone_life
 from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall, Reply
 from aiodlock.backends.mysql import setup
@@ -40,13 +28,13 @@ from aiodlock.backends.mysql.queries import (
     call,
     line_name,
     micros,
-    query,
     to_answer,
     to_call,
     to_int,
     to_none,
     to_row,
 )
+from aiodlock.backends.mysql.shortcuts import Shortcuts
 from aiodlock.backends.mysql.stock import MySQLStockroom
 from aiodlock.errors import BackendDataError, BackendUnavailableError
 
@@ -55,8 +43,6 @@ __all__ = ["MySQLBackend"]
 _T = TypeVar("_T")
 
 _LOOK = 0.05  # seconds, more or less, after which a waiter looks that nobody can call
-_TWICE = 5.0  # seconds without shortcuts into a line after one that met somebody
-_KNOWN = 10_000  # lines of which we know so
 _LONGEST_TEXT = 1024  # bytes of an owner's name or a reason
 _LITERAL = re.compile(r"[^*?[]*")
 
@@ -75,8 +61,7 @@ class MySQLBackend:
         self._create = create
         self._patience = patience
         self._on_call: OnCall | None = None
-        self._quick_from: dict[LineId, float] = {}  # of lines that we entered: when to try the shortcut
-        self._alone: set[TicketId] = set()  # inside, probably in the line's row, and no company heard of
+        self._shortcuts = Shortcuts(self._client)
         self._node = Node(address, greet=self._greet, on_up=self._reconnected, patience=patience)
         self._bell = Bell(address, self._client, self._called, patience=patience)
 
@@ -103,15 +88,17 @@ class MySQLBackend:
 
     async def aclose(self) -> None:
         self._on_call = None
-        await (
-            self._node.aclose()
-        )  # first: it holds what the other one waits for, so that the server lets both go at once
+        await self._node.aclose()  # it holds what the other one waits for, so that the server lets both go at once
         await self._bell.aclose()
 
     def ping(self) -> Awaitable[None]:
         return self._node.send("DO 0", to_none)
 
     def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
+        owner = ticket.owner.encode()[:_LONGEST_TEXT]
+        shortcut = self._shortcuts.of_join(ticket, owner) if queue and not instead_of else None
+        if instead_of:
+            self._shortcuts.not_alone(instead_of)
         return self._call(
             "join",
             ticket.line,
@@ -123,18 +110,17 @@ class MySQLBackend:
             micros(ticket.ttl),
             micros(ticket.waiting_life),
             self._client,
-            ticket.owner.encode()[:_LONGEST_TEXT],
+            owner,
             self.capabilities.most_tickets,
             decode=partial(self._joined, ticket),
-            shortcut=self._entering(ticket) if queue and not instead_of else None,
+            shortcut=shortcut,
         )
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = micros(tombstone_life(ticket.ttl)) if bury else 0
-        shortcut = self._going(ticket) if ticket.id in self._alone and not bury else None
-        self._alone.discard(ticket.id)
+        shortcut = self._shortcuts.of_leave(ticket)
         arguments = ticket.id.encode(), remembered, self._client
-        return self._call("leave", ticket.line, *arguments, decode=to_none, shortcut=shortcut)
+        return self._call("leave", ticket.line, *arguments, decode=to_none, shortcut=None if bury else shortcut)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         return asyncio.gather(*map(self._renew, tickets))
@@ -192,33 +178,6 @@ class MySQLBackend:
         statement = partial(call, verb, line_name(line), *arguments)
         return self._node.send(statement, decode, shortcut=shortcut)
 
-    def _entering(self, ticket: Ticket) -> Shortcut[Answer] | None:
-        """Return the shortcut of a join that finds nobody, unless it would probably be one question more."""
-        now = asyncio.get_running_loop().time()
-        if ticket.weight > ticket.size or self._quick_from.get(ticket.line, math.inf) > now:
-            return None
-
-        def entered(epoch: int, via: int) -> Answer:
-            self._alone.add(ticket.id)
-            return Inside(epoch, ticket.ttl, False, ticket.size, via)
-
-        statement = query(
-            "enter",
-            line=line_name(ticket.line),
-            id=ticket.id.encode(),
-            weight=ticket.weight,
-            size=ticket.size,
-            ttl=micros(ticket.ttl),
-            client=self._client,
-            owner=ticket.owner.encode()[:_LONGEST_TEXT],
-        )
-        return Shortcut(statement, entered, partial(self._quick_from.__setitem__, ticket.line, now + _TWICE))
-
-    def _going(self, ticket: Ticket) -> Shortcut[None]:
-        """Return the shortcut of a leave whose ticket nobody is known to wait for."""
-        statement = query("go", line=line_name(ticket.line), id=ticket.id.encode(), client=self._client)
-        return Shortcut(statement, lambda made, via: None, lambda: None)
-
     async def _renew(self, ticket: Ticket) -> Answer | None:
         lives = micros(ticket.ttl), micros(ticket.waiting_life)
         try:
@@ -228,12 +187,7 @@ class MySQLBackend:
 
     def _joined(self, ticket: Ticket, rows: Rows, via: int) -> Answer:
         answer = self._to_answer(rows, via)
-        if isinstance(answer, Inside) and not answer.company and ticket.line not in self._quick_from:
-            if len(self._quick_from) >= _KNOWN:
-                self._quick_from.clear()
-            self._quick_from[ticket.line] = 0.0
-            if ticket.weight == answer.size:
-                self._alone.add(ticket.id)
+        self._shortcuts.joined(ticket, answer)
         return answer
 
     def _to_answer(self, rows: Rows, via: int) -> Answer:
@@ -262,7 +216,7 @@ class MySQLBackend:
     def _called(self, row: tuple[object, ...]) -> None:
         heard = to_call(row, self._node.via)
         if isinstance(heard, CompanyCame):
-            self._alone.discard(heard.id)
+            self._shortcuts.not_alone(heard.id)
         if self._on_call:
             self._on_call(heard)
 

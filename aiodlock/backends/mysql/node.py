@@ -38,7 +38,7 @@ class Shortcut(NamedTuple, Generic[_T]):
 
     statement: str
     decode: Callable[[int, int], _T]  # of what it gave to LAST_INSERT_ID
-    missed: Callable[[], None]  # told where it changed nothing
+    missed: Callable[[], None] = lambda: None  # told where it changed nothing
 
 
 class _Order(Generic[_T]):

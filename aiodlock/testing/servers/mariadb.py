@@ -88,6 +88,7 @@ def _template() -> Path:
     options = ("--auth-root-authentication-method=normal", "--skip-test-db", _LOG_SIZE)
     made = subprocess.run(
         [install, "--no-defaults", f"--datadir={home / 'data'}", *options, *_as_root()],
+        env={**os.environ, "TMPDIR": str(home)},  # its temporary tables meet those of others in a common one
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
