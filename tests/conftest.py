@@ -8,6 +8,13 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run: what fails then is a change, not a chance. A busy machine is no failure.
+settings.register_profile(
+    "same", database=None, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiodlock._core.line import LineId
@@ -22,9 +22,7 @@ SIZE = 4
 FULL = 1 << 30
 
 
-quick = settings(
-    max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+quick = settings(max_examples=60)
 
 
 class Model:

@@ -163,7 +163,7 @@ class Sales(RuleBasedStateMachine):
 
 
 TestSales: Any = Sales.TestCase
-TestSales.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestSales.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 @given(st.integers(0, 100), st.integers(1, 9), st.integers(0, 8))

@@ -78,7 +78,7 @@ async def accepted_of(server: RedisServer, fences: list[int]) -> list[int]:
 FENCES = st.lists(st.integers(1, LARGEST), min_size=1, max_size=12)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(FENCES)
 def test_what_is_accepted_is_what_a_guard_in_python_accepts(server: RedisServer, fences: list[int]) -> None:
     """Any order of any fences."""

@@ -53,14 +53,14 @@ segments = st.lists(st.integers(1, 20), min_size=1, max_size=5)
 wishes = st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=20)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(segments=segments, wishes=wishes)
 def test_honest_books_close(segments: list[int], wishes: list[tuple[int, bool]]) -> None:
     assert sell(segments, wishes).check() == []
 
 
 @pytest.mark.parametrize(("cook", "rule"), COOKED.values(), ids=COOKED.keys())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(segments=segments, wishes=wishes)
 def test_cooked_books_are_caught(
     cook: Callable[[Books], Books], rule: str, segments: list[int], wishes: list[tuple[int, bool]]

@@ -22,7 +22,7 @@ from aiodlock.testing.history import (
 )
 
 WRITER = 1 << 30
-quick = settings(max_examples=30, deadline=None)
+quick = settings(max_examples=30)
 
 
 def stay(

@@ -96,7 +96,7 @@ def _fits(order: Sequence[Operation], model: Model[Any]) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_the_search_finds_what_trying_every_order_finds(kind: str, data: st.DataObject) -> None:
     history = data.draw(histories(kind))
