@@ -145,7 +145,7 @@ class LockClient:
         """
         engine = self._engine
         if engine is not None and not self._closed and not self._forked:
-            _check_loop(engine)
+            self._at_work()  # in its own loop
         self._closed = True
         if engine is not None and engine.is_open and not self._forked:
             closing = asyncio.ensure_future(engine.close())
@@ -248,18 +248,14 @@ class LockClient:
     def _at_work(self) -> Engine:
         """Return the engine, or say why there is none for this caller."""
         engine = self._engine
+        if engine is not None and engine.is_open and engine.loop is asyncio.get_running_loop():
+            return engine
         if self._forked:
             raise ClientClosedError("this client belongs to the parent process: connect() again after fork")
         if self._closed:
             raise ClientClosedError("this client is closed: connect() again")
         if engine is None:
             raise ClientClosedError("this client is not started: use 'async with' or 'await locks.start()'")
-        _check_loop(engine)
-        return engine
-
-
-def _check_loop(engine: Engine) -> None:
-    if engine.loop is not asyncio.get_running_loop():
         raise ClientClosedError("this client belongs to another event loop: connect() again in this one")
 
 

@@ -59,11 +59,12 @@ class Checkout:
         if engine.waiting >= engine.most_waiters:
             raise TooManyWaitersError(take.order, f"{engine.waiting} tasks wait already: shed load")
         engine.waiting += 1
-        waiter: _Waiter = engine.loop.create_future()
+        waiter: _Waiter = asyncio.Future(loop=engine.loop)
         order = take[0]
-        if order in self._wishes and self._is_joined(self._wishes[order], take, waiter):
+        known = self._wishes.get(order)
+        if known is not None and self._is_joined(known, take, waiter):
             return waiter
-        if order in self._wishes or order in self._in_doubt:
+        if known is not None or order in self._in_doubt:
             take = take._replace(again=True)
         if not self._queue:
             engine.loop.call_soon(self._send)
