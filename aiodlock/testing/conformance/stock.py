@@ -44,10 +44,10 @@ async def _stock_of(world: World, **terms: object) -> tuple[SegmentedStock, Segm
 
 @check(52)
 async def everything_is_sold_and_nothing_twice(world: World) -> None:
-    """More buyers than articles, over several clients: all are sold, segment by segment, and no one more."""
+    """More buyers than articles, of few segments, over several clients: all are sold, and no one more."""
     stocks = await _stock_of(world)
     assert await stocks[0].load(50)
-    buyers = [f"buyer-{number}" for number in range(52)]
+    buyers = sorted((f"buyer-{number}" for number in range(80)), key=stocks[0].segment_of)[:52]
     sales = await asyncio.gather(
         *(stocks[number % 2].take(buyer=buyer, order=f"o-{buyer}") for number, buyer in enumerate(buyers))
     )

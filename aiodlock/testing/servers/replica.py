@@ -27,8 +27,9 @@ class RedisReplica(RedisServer):
         if b"role:master" in own:
             return True  # somebody has promoted it already
         master = int(own.partition(b"master_port:")[2].split()[0])
-        # Its own word comes too early: the master counts it only after the first confirmation.
-        return b"port=%d,state=online" % self.port in info(master, "replication")
+        # Both have to say so: the master when it has sent everything, the replica when it has read that.
+        is_sent = b"port=%d,state=online" % self.port in info(master, "replication")
+        return is_sent and b"master_link_status:up" in own
 
     def promote(self) -> None:
         """Make it a master with what it has; nobody else is told."""
