@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -15,6 +16,12 @@ settings.register_profile(
     "same", database=None, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same")
+
+
+def pytest_configure() -> None:
+    # Who is started in the background may have been told to ignore it, and what we start would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

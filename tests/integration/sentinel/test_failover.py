@@ -108,14 +108,16 @@ def _await_all(workers: list[Worker]) -> None:
 
 
 @pytest.mark.parametrize("fault", ["crash", pytest.param("pause", marks=pytest.mark.long)])
-@pytest.mark.parametrize("min_replicas", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("min_replicas", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_failover_under_load_keeps_everybody_apart(service: SentinelService, fault: str, min_replicas: int) -> None:
     """Nobody is inside beside another, the fence grows, and everybody gets in again.
 
-    Its broken twin, a failover that loses a write, is in ../redis/test_lost_writes.py.
+    Without replicas that know of it nobody is promised to be alone: two servers may believe to be the master, and the
+    fence tells who came later. The broken twin, a failover that loses a write, is in ../redis/test_lost_writes.py.
     """
     key = f"load-{fault}-{min_replicas}"
     history = stays(failover_under_load(service, key, fault=fault, min_replicas=min_replicas))
     assert {stay.who for stay in history} == {"p0", "p1", "p2", "p3"}
-    assert check_exclusion(history) == []
     assert check_fencing(history) == []
+    if min_replicas:
+        assert check_exclusion(history) == []
