@@ -5,6 +5,7 @@ A port that was chosen is free until its server listens, and again after a crash
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import random
@@ -25,21 +26,22 @@ _BLOCKS = range(15_000, 32_000, _SIZE)
 
 def free_ports(count: int) -> tuple[int, ...]:
     """Return that many different ports on which nobody listens on loopback."""
-    _, ports = _own_block()
-    free = tuple(itertools.islice(filter(_is_free, itertools.islice(ports, _SIZE - 1)), count))
+    ports = itertools.islice(_own_block(), _SIZE - 1)
+    free = tuple(itertools.islice(filter(_is_free, ports), count))
     if len(free) < count:
         raise AiodlockError(f"no {count} ports are free: end servers that are not needed")
     return free
 
 
 @functools.cache
-def _own_block() -> tuple[socket.socket, Iterator[int]]:
-    """Return our claim to a block, which is its first port, bound as long as this process lives, and the others."""
+def _own_block() -> Iterator[int]:
+    """Claim a block by its first port, which stays bound as long as this process lives; return the others in turn."""
     dice = random.SystemRandom()  # tests seed the common one
     for first in dice.sample(_BLOCKS, len(_BLOCKS)):
         claim = socket.socket()
         if _bind(claim, first):
-            return claim, itertools.cycle(range(first + 1, first + _SIZE))
+            atexit.register(claim.close)
+            return itertools.cycle(range(first + 1, first + _SIZE))
         claim.close()
     raise AiodlockError("every block of ports is in use: end suites that are not needed")
 
