@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiodlock._core.line import Answer, CompanyCame, LineId, Reconnected, Row, Ticket, TicketId, Waiting, tombstone_life
 from aiodlock._core.stock import Terms
@@ -97,8 +97,6 @@ class MySQLBackend:
     def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
         owner = ticket.owner.encode()[:_LONGEST_TEXT]
         shortcut = self._shortcuts.of_join(ticket, owner) if queue and not instead_of else None
-        if instead_of:
-            self._shortcuts.not_alone(instead_of)
         return self._call(
             "join",
             ticket.line,
@@ -118,9 +116,9 @@ class MySQLBackend:
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = micros(tombstone_life(ticket.ttl)) if bury else 0
-        shortcut = self._shortcuts.of_leave(ticket)
+        shortcut = None if bury else self._shortcuts.of_leave(ticket)
         arguments = ticket.id.encode(), remembered, self._client
-        return self._call("leave", ticket.line, *arguments, decode=to_none, shortcut=None if bury else shortcut)
+        return self._call("leave", ticket.line, *arguments, decode=to_none, shortcut=shortcut)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         return asyncio.gather(*map(self._renew, tickets))
@@ -213,10 +211,10 @@ class MySQLBackend:
         if self._client:
             await take(link, pillow_of(self._client))
 
-    def _called(self, row: tuple[object, ...]) -> None:
+    def _called(self, row: tuple[Any, ...]) -> None:
         heard = to_call(row, self._node.via)
         if isinstance(heard, CompanyCame):
-            self._shortcuts.not_alone(heard.id)
+            self._shortcuts.met_somebody(bytes(row[2]))
         if self._on_call:
             self._on_call(heard)
 

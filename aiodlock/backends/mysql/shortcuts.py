@@ -1,7 +1,7 @@
 """Shortcuts: where nobody else is, a join or a leave is one plain statement, not a call of a procedure.
 
 Only the server knows whether somebody is there, and a shortcut that meets somebody is one question more. So it is tried
-in lines that we found free, by those who were alone when we last heard of them.
+in lines that we found free, and not for a while where we have met or heard of somebody.
 """
 
 from __future__ import annotations
@@ -10,37 +10,31 @@ import asyncio
 import math
 from functools import partial
 
-from aiodlock._core.line import Answer, Inside, LineId, Ticket, TicketId
+from aiodlock._core.line import Answer, Inside, Ticket
 from aiodlock.backends.mysql.node import Shortcut
 from aiodlock.backends.mysql.queries import line_name, micros, query
 
 __all__ = ["Shortcuts"]
 
-_PAUSE = 5.0  # seconds without shortcuts into a line after one that met somebody
+_PAUSE = 5.0  # seconds without shortcuts in a line after somebody was there
 _MOST_LINES = 10_000  # of which we know that they were free
 
 
 class Shortcuts:
-    """What one client knows of lines and tickets, to say which verb may go by a shortcut."""
+    """What one client knows of lines, to say which verb may go by a shortcut."""
 
     def __init__(self, client: bytes) -> None:
         self._client = client
-        self._tried_from: dict[LineId, float] = {}  # of lines that were free: the instant
-        self._alone: set[TicketId] = set()  # inside, probably in the line's row, and no company heard of
+        self._free_from: dict[bytes, float] = {}  # by a line's name: from when on it may be free
 
     def of_join(self, ticket: Ticket, owner: bytes) -> Shortcut[Answer] | None:
         """Return the shortcut of a join that finds nobody, where that is likely."""
-        now = asyncio.get_running_loop().time()
-        if ticket.weight > ticket.size or self._tried_from.get(ticket.line, math.inf) > now:
+        line = line_name(ticket.line)
+        if ticket.weight > ticket.size or not self._is_free(line):
             return None
-
-        def entered(epoch: int, via: int) -> Answer:
-            self._alone.add(ticket.id)
-            return Inside(epoch, ticket.ttl, False, ticket.size, via)
-
         statement = query(
             "enter",
-            line=line_name(ticket.line),
+            line=line,
             id=ticket.id.encode(),
             weight=ticket.weight,
             size=ticket.size,
@@ -48,26 +42,34 @@ class Shortcuts:
             client=self._client,
             owner=owner,
         )
-        return Shortcut(statement, entered, partial(self._tried_from.__setitem__, ticket.line, now + _PAUSE))
+        return Shortcut(
+            statement,
+            lambda epoch, via: Inside(epoch, ticket.ttl, False, ticket.size, via),
+            partial(self.met_somebody, line),
+        )
 
     def of_leave(self, ticket: Ticket) -> Shortcut[None] | None:
-        """Return the shortcut of a leave whose ticket nobody is known to wait for; it is not known any more then."""
-        if ticket.id not in self._alone:
+        """Return the shortcut of a leave for which nobody waits, where that is likely."""
+        line = line_name(ticket.line)
+        if not self._is_free(line):
             return None
-        self._alone.remove(ticket.id)
-        statement = query("go", line=line_name(ticket.line), id=ticket.id.encode(), client=self._client)
-        return Shortcut(statement, lambda made, via: None)
+        statement = query("go", line=line, id=ticket.id.encode(), client=self._client)
+        return Shortcut(statement, lambda made, via: None, partial(self.met_somebody, line))
 
     def joined(self, ticket: Ticket, answer: Answer) -> None:
-        """Hear what a call answered: the first visit of a line tells whether it is free."""
-        if not isinstance(answer, Inside) or answer.company or ticket.line in self._tried_from:
-            return
-        if len(self._tried_from) >= _MOST_LINES:
-            self._tried_from.clear()
-        self._tried_from[ticket.line] = 0.0
-        if ticket.weight == answer.size:
-            self._alone.add(ticket.id)
+        """Hear what a call answered: whether the line is free."""
+        line = line_name(ticket.line)
+        if not isinstance(answer, Inside) or answer.company:
+            self.met_somebody(line)
+        elif line not in self._free_from:
+            if len(self._free_from) >= _MOST_LINES:
+                self._free_from.clear()
+            self._free_from[line] = 0.0
 
-    def not_alone(self, id_: TicketId) -> None:
-        """Hear that a ticket has company, or is gone."""
-        self._alone.discard(id_)
+    def met_somebody(self, line: bytes) -> None:
+        """Hear that others are in a line."""
+        if line in self._free_from:
+            self._free_from[line] = asyncio.get_running_loop().time() + _PAUSE
+
+    def _is_free(self, line: bytes) -> bool:
+        return self._free_from.get(line, math.inf) <= asyncio.get_running_loop().time()
