@@ -82,7 +82,7 @@ FAULTS = {
         "IF v_called <> '' THEN\n                INSERT",
         "IF FALSE THEN\n                INSERT",
     ),
-    "who follows is called by nobody": ("v_next, v_last, 0, ''", "v_last, v_last, 0, ''"),
+    "who follows is called by nobody": ("waiting, follower, follower_client\n", "waiting, '', follower_client\n"),
     "handing on calls nobody": ("IF v_next_client <> '' THEN", "IF FALSE THEN"),
     "handing on overtakes": ("ORDER BY n.serial LIMIT 1", "ORDER BY n.serial DESC LIMIT 1"),
     "handing on lets in only one": ("AND (v_waiting = 1 OR v_weight = v_size) THEN", "THEN"),

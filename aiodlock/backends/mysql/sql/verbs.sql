@@ -290,6 +290,17 @@ END
         END IF;
     END IF;
 
+-- part: tell_next
+-- The next one is inside: write that to its client, and wake it.
+        IF v_next_client <> '' THEN
+            INSERT INTO aiodlock_mail (client, word, line, ticket, epoch, company, reason, ends)
+            VALUES (v_next_client, 'I', p_line, v_next, v_last, v_waiting > 1, '', v_now + 60000000);
+        END IF;
+        COMMIT;
+        SET v_ear = IS_USED_LOCK(CONCAT('aiodlock:bell:', v_next_client));
+        IF v_ear IS NOT NULL THEN KILL QUERY v_ear; END IF;
+        LEAVE leave_line;
+
 -- name: leave
 -- Give a place up. p_bury: how long the id is remembered, 0 not at all. No answer.
 CREATE PROCEDURE aiodlock_leave(
@@ -319,14 +330,7 @@ leave_line: BEGIN
            SET used = follower_weight, waiting = 0, last = v_last, soonest = follower_ends, lone = follower,
                lone_since = follower_since, lone_client = follower_client, lone_owner = follower_owner, follower = ''
          WHERE line = p_line;
-        IF v_next_client <> '' THEN
-            INSERT INTO aiodlock_mail (client, word, line, ticket, epoch, company, reason, ends)
-            VALUES (v_next_client, 'I', p_line, v_next, v_last, 0, '', v_now + 60000000);
-        END IF;
-        COMMIT;
-        SET v_ear = IS_USED_LOCK(CONCAT('aiodlock:bell:', v_next_client));
-        IF v_ear IS NOT NULL THEN KILL QUERY v_ear; END IF;
-        LEAVE leave_line;
+        -- include tell_next
     END IF;
     -- One inside hands on to the first of those who wait, no other fits, and nobody's life has ended: few statements.
     SELECT l.size, l.last, l.soonest, l.waiting, n.id, n.weight, n.client
@@ -340,14 +344,7 @@ leave_line: BEGIN
             SET v_last = GREATEST(v_last + 1, v_now DIV 16);
             UPDATE aiodlock_tickets SET state = 1, epoch = v_last WHERE line = p_line AND id = v_next;
             UPDATE aiodlock_lines SET used = v_weight, waiting = v_waiting - 1, last = v_last WHERE line = p_line;
-            IF v_next_client <> '' THEN
-                INSERT INTO aiodlock_mail (client, word, line, ticket, epoch, company, reason, ends)
-                VALUES (v_next_client, 'I', p_line, v_next, v_last, v_waiting > 1, '', v_now + 60000000);
-            END IF;
-            COMMIT;
-            SET v_ear = IS_USED_LOCK(CONCAT('aiodlock:bell:', v_next_client));
-            IF v_ear IS NOT NULL THEN KILL QUERY v_ear; END IF;
-            LEAVE leave_line;
+            -- include tell_next
         END IF;
     END IF;
     ROLLBACK;
