@@ -109,7 +109,7 @@ def _await_all(workers: list[Worker]) -> None:
 
 
 @pytest.mark.parametrize("fault", ["crash", pytest.param("pause", marks=pytest.mark.long)])
-@pytest.mark.parametrize("min_replicas", [0, 1])
+@pytest.mark.parametrize("min_replicas", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_failover_under_load_keeps_everybody_apart(service: SentinelService, fault: str, min_replicas: int) -> None:
     """Nobody is inside beside another, the fence grows, and everybody gets in again.
 
