@@ -133,7 +133,7 @@ class Policy:
         return self.renew and not self.fair
 
 
-def check_key(key: object, *, what: str = "key") -> str:
+def check_key(key: object, what: str = "key") -> str:
     """Return *key* if it can be one, else raise `InvalidKeyError` that says what to change."""
     if isinstance(key, str) and 0 < len(key) <= _LARGEST_KEY and key.isascii() and key.isprintable():
         return key  # almost always

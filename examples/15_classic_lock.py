@@ -21,8 +21,8 @@ async def acquire(redis: Redis, key: str, *, ttl: float) -> str | None:
 
 
 async def classic(redis: Redis, far: Redis, cuts: FaultProxy) -> None:
-    token = await acquire(redis, "a", ttl=0.1)
-    await asyncio.sleep(0.2)  # a slow query, a frozen process
+    token = await acquire(redis, "a", ttl=1)
+    await asyncio.sleep(1.2)  # a slow query, a frozen process
     second = await acquire(redis, "a", ttl=5)
     print(f"classic: two believe to be inside: {bool(token and second)}")
     deleted = await redis.eval(DELETE_MINE, 1, "a", str(token))
@@ -34,8 +34,8 @@ async def classic(redis: Redis, far: Redis, cuts: FaultProxy) -> None:
 
 
 async def ours(locks: aiodlock.LockClient, far: aiodlock.LockClient, cuts: FaultProxy) -> None:
-    async with locks.lock("c", ttl=0.1) as hold:
-        await asyncio.sleep(0.2)
+    async with locks.lock("c", ttl=1) as hold:
+        await asyncio.sleep(1.2)
         print(f"aiodlock: the lease is renewed: {not hold.lost}")
     first = await locks.lock("d", ttl=0.1, renew=False).acquire()
     async with far.lock("d", wait=5) as second:

@@ -123,9 +123,8 @@ class SpreadStockroom:
 
         return await self._or_differs(verb)
 
-    async def take(self, takes: Sequence[Take]) -> Sequence[Sale | Differs]:
-        answers = await self._or_differs(lambda: self._take(takes))
-        return [answers] * len(takes) if isinstance(answers, Differs) else answers
+    async def take(self, takes: Sequence[Take]) -> Sequence[Sale] | Differs:
+        return await self._or_differs(lambda: self._take(takes))
 
     async def confirm(self, order: str, buyer: str) -> Taken | Returned | Differs:
         return await self._home(buyer).confirm(order, buyer)

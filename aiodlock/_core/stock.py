@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from aiodlock.errors import ConfigurationError
+
 __all__ = [
     "AlreadyTaken",
     "Audit",
@@ -95,6 +97,13 @@ class Differs:
     """The stock was loaded on other terms."""
 
     terms: Terms
+
+    def refusal(self, asked: Terms) -> ConfigurationError:
+        """Return the error for whoever *asked*."""
+        return ConfigurationError(
+            f"stock {asked.key!r} is in use on other terms: {self.terms}, this client asks for {asked}: "
+            "use the same everywhere"
+        )
 
 
 Sale: TypeAlias = Taken | SoldOut | AlreadyTaken | Returned

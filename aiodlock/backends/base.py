@@ -196,7 +196,7 @@ class Stockroom(Protocol):
         """Add to an open sale, once per *operation*; return whether it was added."""
         ...
 
-    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale | Differs]]:
+    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale] | Differs]:
         """Answer each of *takes*, in this order. Those accepted are written to the outbox in the same step.
 
         An order is tried in its home segment, then in the others around; where none has enough but all have, home is

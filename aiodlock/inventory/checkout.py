@@ -7,14 +7,17 @@ unknown is noted, so that the next try says so.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from asyncio import Future
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from aiodlock._core.stock import Differs, Sale, Take
+from aiodlock._core.routing import segment_of
+from aiodlock._core.stock import Differs, Sale, Take, Taken, Terms
 from aiodlock.backends.base import Stockroom
 from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError, TooManyWaitersError
+from aiodlock.events import StockTaken
+from aiodlock.policy import check_count, check_key
 
 if TYPE_CHECKING:
     from aiodlock._core.engine import Engine
@@ -24,101 +27,109 @@ __all__ = ["Checkout"]
 _MOST_IN_CALL = 200  # so that one call does not hold the server up, and it works while we pack the next
 _MOST_IN_DOUBT = 10_000
 
-_Waiter: TypeAlias = "asyncio.Future[Sale | Differs]"
+# A named tuple's own constructor costs more than all that is checked of a take.
+_to_take: Callable[[tuple[str, str, int, int, float, bool]], Take] = partial(tuple.__new__, Take)
 
-
-class _Wish:
-    """One order on its way, and who waits for it."""
-
-    __slots__ = ("more", "take", "waiter")
-
-    def __init__(self, take: Take, waiter: _Waiter) -> None:
-        self.take = take
-        self.waiter = waiter
-        self.more: list[_Waiter] | None = None  # who asked for the same meanwhile
-
-    @property
-    def is_wanted(self) -> bool:
-        return not self.waiter.done() or any(not waiter.done() for waiter in self.more or ())
+_Waiter: TypeAlias = Future[Sale]
+_Wish: TypeAlias = tuple[Take, _Waiter]  # an order on its way, and who asked for it first; a plain pair costs least
 
 
 class Checkout:
     """Where the tasks of one client ask for orders of one stock."""
 
-    def __init__(self, engine: Engine, room: Stockroom, *, patience: float) -> None:
+    def __init__(self, engine: Engine, room: Stockroom, terms: Terms, *, patience: float) -> None:
         self.engine = engine
         self._room = room
+        self._terms = terms
         self._patience = patience
         self._queue: list[_Wish] = []
         self._wishes: dict[str, _Wish] = {}  # by order: those that are queued or on their way
+        self._more: dict[_Waiter, list[_Waiter]] = {}  # who asked for the same meanwhile, by who asked first
         self._in_doubt: dict[str, None] = {}  # orders that were sent, and nobody knows what came of them
 
-    def take(self, take: Take) -> _Waiter:
+    def take(self, buyer: str, order: str, quantity: int, hold_for: float = 0.0) -> _Waiter:
         """Ask for an order; one that is on its way already is asked for once."""
-        engine = self.engine
+        if type(quantity) is not int or quantity != 1:
+            check_count("quantity", quantity)
+        check_key(buyer, "buyer")
+        check_key(order, "order")
+        engine, home = self.engine, segment_of(buyer, self._terms.segments)
         if engine.waiting >= engine.most_waiters:
-            raise TooManyWaitersError(take.order, f"{engine.waiting} tasks wait already: shed load")
+            raise TooManyWaitersError(order, f"{engine.waiting} tasks wait already: shed load")
         engine.waiting += 1
-        waiter: _Waiter = asyncio.Future(loop=engine.loop)
-        order = take[0]
-        known = self._wishes.get(order)
-        if known is not None and self._is_joined(known, take, waiter):
-            return waiter
-        if known is not None or order in self._in_doubt:
+        take = _to_take((order, buyer, quantity, home, hold_for, False))
+        waiter: _Waiter = Future(loop=engine.loop)
+        if order in self._wishes or order in self._in_doubt:
+            if self._is_joined(take, waiter):
+                return waiter
             take = take._replace(again=True)
         if not self._queue:
             engine.loop.call_soon(self._send)
-        wish = self._wishes[order] = _Wish(take, waiter)
+        self._wishes[order] = wish = (take, waiter)
         self._queue.append(wish)
         return waiter
 
-    def _is_joined(self, wish: _Wish, take: Take, waiter: _Waiter) -> bool:
+    def _is_joined(self, take: Take, waiter: _Waiter) -> bool:
+        known = self._wishes.get(take.order)
         # One that nobody waits for any more may have been left out of its call, and is not answered.
-        if not wish.is_wanted or wish.take._replace(again=False) != take:
+        if known is None or not self._is_wanted(known) or known[0]._replace(again=False) != take:
             return False
-        wish.more = wish.more or []
-        wish.more.append(waiter)
+        self._more.setdefault(known[1], []).append(waiter)
         return True
+
+    def _is_wanted(self, wish: _Wish) -> bool:
+        return any(not waiter.done() for waiter in (wish[1], *self._more.get(wish[1], ())))
 
     def _send(self) -> None:
         queue, self._queue = self._queue, []
         for start in range(0, len(queue), _MOST_IN_CALL):
-            call = _Call(self._room, queue[start : start + _MOST_IN_CALL])
+            call = _Call(self._room, queue[start : start + _MOST_IN_CALL], self._is_wanted)
             work = self.engine.repeat(call.send, within=self._patience)
             self.engine.work.own(work, partial(self._answered, call))
 
-    def _answered(self, call: _Call, answers: Sequence[Sale | Differs] | BackendError) -> None:
-        self._forget(call.all)
-        if isinstance(answers, BackendError):
-            self._failed(call, answers)
+    def _answered(self, call: _Call, answers: Sequence[Sale] | Differs | BackendError) -> None:
+        more = self._forget(call.all)
+        if isinstance(answers, Differs | BackendError):
+            self._failed(call, more, answers)
             return
-        doubts = self._in_doubt
-        for wish, answer in zip(call.sent, answers, strict=True):
-            if doubts:
-                doubts.pop(wish.take[0], None)
-            if not wish.waiter.done():
-                wish.waiter.set_result(answer)
-            for waiter in wish.more or ():
-                if not waiter.done():
-                    waiter.set_result(answer)
+        for (_, waiter), answer in zip(call.sent, answers, strict=True):
+            if not waiter.done():
+                waiter.set_result(answer)
+        if more or self._in_doubt or self.engine.is_loud:
+            self._tell_others(call.sent, more, answers)
         self._note_doubt(call.dropped)
 
-    def _forget(self, answered: Sequence[_Wish]) -> None:
-        wishes, waiting = self._wishes, len(answered)
+    def _tell_others(
+        self, sent: Sequence[_Wish], more: Mapping[_Waiter, list[_Waiter]], answers: Sequence[Sale]
+    ) -> None:
+        for (take, first), answer in zip(sent, answers, strict=True):
+            self._in_doubt.pop(take.order, None)
+            for waiter in more.get(first, ()):
+                if not waiter.done():
+                    waiter.set_result(answer)
+            if isinstance(answer, Taken):
+                self.engine.emit(StockTaken(self._terms.key, take.order, take.quantity, answer.segment))
+
+    def _forget(self, answered: Sequence[_Wish]) -> Mapping[_Waiter, list[_Waiter]]:
+        """Know nothing more of wishes that were on their way; return who else asked for each."""
+        wishes = self._wishes
         for wish in answered:
-            order = wish.take[0]
+            order = wish[0][0]
             if wishes.get(order) is wish:  # not one that was asked for again meanwhile
                 del wishes[order]
-            if wish.more:
-                waiting += len(wish.more)
-        self.engine.waiting -= waiting
+        asked_too = [waiter for _, waiter in answered if waiter in self._more] if self._more else ()
+        more = {waiter: self._more.pop(waiter) for waiter in asked_too}
+        self.engine.waiting -= len(answered) + sum(map(len, more.values()))
+        return more
 
-    def _failed(self, call: _Call, error: BackendError) -> None:
-        self._note_doubt(call.all)
-        for wish in call.all:
-            for waiter in (wish.waiter, *(wish.more or ())):
+    def _failed(self, call: _Call, more: Mapping[_Waiter, list[_Waiter]], why: Differs | BackendError) -> None:
+        if isinstance(why, BackendError):
+            self._note_doubt(call.all)
+        for take, first in call.all:
+            for waiter in (first, *more.get(first, ())):
                 if not waiter.done():
-                    waiter.set_exception(self._unknown(wish.take, error))
+                    error = self._unknown(take, why) if isinstance(why, BackendError) else why.refusal(self._terms)
+                    waiter.set_exception(error)
 
     def _unknown(self, take: Take, error: BackendError) -> Exception:
         if not self.engine.is_open:
@@ -131,7 +142,7 @@ class Checkout:
         return unknown
 
     def _note_doubt(self, wishes: Sequence[_Wish]) -> None:
-        self._in_doubt.update((wish.take.order, None) for wish in wishes)
+        self._in_doubt.update((take.order, None) for take, _ in wishes)
         while len(self._in_doubt) > _MOST_IN_DOUBT:
             del self._in_doubt[next(iter(self._in_doubt))]
 
@@ -139,22 +150,17 @@ class Checkout:
 class _Call:
     """One call for many orders, repeated until it is answered."""
 
-    def __init__(self, room: Stockroom, wishes: list[_Wish]) -> None:
+    def __init__(self, room: Stockroom, wishes: list[_Wish], is_wanted: Callable[[_Wish], bool]) -> None:
         self.all = wishes
         self.sent: list[_Wish] = []
         self.dropped: list[_Wish] = []  # sent before, and wanted no more
         self._room = room
-        self._is_again = False
+        self._is_wanted = is_wanted
 
-    async def send(self) -> Sequence[Sale | Differs]:
-        before, again = self.sent, self._is_again
-        asked = before if again else self.all
-        self.sent = [wish for wish in asked if not wish.waiter.done() or wish.is_wanted]  # a call for each is not free
-        if again:
-            self.dropped += [wish for wish in before if not wish.is_wanted]
-            for wish in self.sent:
-                wish.take = wish.take._replace(again=True)
-        self._is_again = True
-        if not self.sent:
-            return ()
-        return await self._room.take([wish.take for wish in self.sent])
+    async def send(self) -> Sequence[Sale] | Differs:
+        if self.sent:
+            self.dropped += [wish for wish in self.sent if not self._is_wanted(wish)]
+            self.sent = [(take._replace(again=True), waiter) for take, waiter in filter(self._is_wanted, self.sent)]
+        else:
+            self.sent = [wish for wish in self.all if not wish[1].done() or self._is_wanted(wish)]
+        return await self._room.take([take for take, _ in self.sent]) if self.sent else ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -16,13 +15,12 @@ from aiodlock._core.stock import (
     Remaining,
     Returned,
     Sale,
-    Take,
     Taken,
     Terms,
 )
 from aiodlock.backends.base import Stocking, Stockroom
 from aiodlock.errors import ConfigurationError, UnsupportedError
-from aiodlock.events import StockReturned, StockTaken
+from aiodlock.events import StockReturned
 from aiodlock.inventory.checkout import Checkout
 from aiodlock.policy import check_count, check_flag, check_key, check_seconds
 
@@ -35,8 +33,6 @@ _T = TypeVar("_T")
 
 _MOST_SEGMENTS = 1024
 _LONGEST_MEMORY = 30 * 86_400.0
-# A named tuple's own constructor costs more than all that is checked of a take.
-_to_take: Callable[[tuple[str, str, int, int, float, bool]], Take] = partial(tuple.__new__, Take)
 
 
 class SegmentedStock:
@@ -114,7 +110,7 @@ class SegmentedStock:
 
         Cancellation: the order may be taken or not; take it again under its id, or put it back.
         """
-        return self._sold(order, quantity, await self._wish(buyer, order, quantity, 0.0))
+        return await self._at_checkout().take(buyer, order, quantity)
 
     async def reserve(self, *, buyer: str, order: str, hold_for: float, quantity: int = 1) -> Sale:
         """Take *quantity* for *hold_for* seconds: unless it is confirmed until then, it goes back by itself.
@@ -122,7 +118,7 @@ class SegmentedStock:
         Cancellation: the order may be reserved or not; it goes back by itself.
         """
         check_seconds("hold_for", hold_for, least=0.05, most=self._terms.memory)
-        return self._sold(order, quantity, await self._wish(buyer, order, quantity, hold_for))
+        return await self._at_checkout().take(buyer, order, quantity, hold_for)
 
     async def confirm(self, *, buyer: str, order: str) -> Taken | Returned:
         """Keep a reservation for good; `Returned` says that it is too late, or that there is no such order.
@@ -181,36 +177,19 @@ class SegmentedStock:
         """
         return await self._ask(partial(self._room.outbox, done, check_count("most", most)))
 
-    def _wish(self, buyer: str, order: str, quantity: int, hold_for: float) -> asyncio.Future[Sale | Differs]:
-        if type(quantity) is not int or quantity != 1:
-            check_count("quantity", quantity)
-        home = segment_of(check_key(buyer, what="buyer"), self._terms.segments)
-        take = _to_take((check_key(order, what="order"), buyer, quantity, home, hold_for, False))
+    def _at_checkout(self) -> Checkout:
         engine, checkout = self._client._at_work(), self._checkout
         if checkout is None or checkout.engine is not engine:
-            checkout = self._checkout = Checkout(engine, self._room, patience=self._patience)
-        return checkout.take(take)
-
-    def _sold(self, order: str, quantity: int, answer: Sale | Differs) -> Sale:
-        if isinstance(answer, Differs):
-            raise self._differs(answer)
-        if isinstance(answer, Taken) and self._checkout is not None and self._checkout.engine.is_loud:
-            self._checkout.engine.emit(StockTaken(self.key, order, quantity, answer.segment))
-        return answer
+            checkout = self._checkout = Checkout(engine, self._room, self._terms, patience=self._patience)
+        return checkout
 
     async def _ask(self, verb: Callable[[], Awaitable[_T | Differs]]) -> _T:
         """Ask until there is an answer: every verb of a stockroom can be repeated."""
         engine = self._client._at_work()
         answer = await engine.ask(engine.repeat(verb, within=self._patience))
         if isinstance(answer, Differs):
-            raise self._differs(answer)
+            raise answer.refusal(self._terms)
         return answer
-
-    def _differs(self, found: Differs) -> ConfigurationError:
-        return ConfigurationError(
-            f"stock {self.key!r} is in use on other terms: {found.terms}, this client asks for {self._terms}: "
-            "use the same everywhere"
-        )
 
 
 def _room_of(client: LockClient, terms: Terms) -> Stockroom:
@@ -220,4 +199,4 @@ def _room_of(client: LockClient, terms: Terms) -> Stockroom:
 
 
 def _named(what: str, name: str) -> str:
-    return check_key(name, what=what)
+    return check_key(name, what)

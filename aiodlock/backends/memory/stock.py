@@ -29,12 +29,8 @@ class MemoryStockroom:
     def add(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
         return self._do("restock", lambda ledger, now: ledger.add(quantity, operation, now))
 
-    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale | Differs]]:
-        def act() -> Sequence[Sale | Differs]:
-            answers = self._act(lambda ledger, now: ledger.take(takes, now))
-            return [answers] * len(takes) if isinstance(answers, Differs) else answers
-
-        return self._backend.network.carry("take", act)
+    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale] | Differs]:
+        return self._do("take", lambda ledger, now: ledger.take(takes, now))
 
     def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
         return self._do("confirm", lambda ledger, now: ledger.confirm(order, now))

@@ -58,18 +58,16 @@ class MySQLStockroom:
     def add(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
         return self._restock(_bool_of, "add", quantity, operation)
 
-    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale | Differs]]:
+    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale] | Differs]:
         def decode(answer: Any) -> Sequence[Sale]:
             parts = iter(answer)
             return [_SALES[code](first, second) for code, first, second in zip(parts, parts, parts, strict=True)]
 
-        def decoded(rows: Rows, via: int) -> Sequence[Sale | Differs]:
-            answer = self._decoded(rows, decode)
-            return [answer] * len(takes) if isinstance(answer, Differs) else answer
-
         # Digits, commas, brackets and quotes: nothing in it can mean anything else to the server.
         asked = f"'{_pack([_asked(take) for take in takes])}'"
-        return self._node.send(f"{call('stock_take', *self._begin)[:-1]}, {asked})", decoded)
+        return self._node.send(
+            f"{call('stock_take', *self._begin)[:-1]}, {asked})", lambda rows, via: self._decoded(rows, decode)
+        )
 
     def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
         return self._send("confirm", _sale_of, order.encode())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from functools import partial
 
 from aiodlock._core.line import LineId
 from aiodlock._core.stock import Audit, Differs, Entry, Remaining, Sale, Take, Terms
@@ -24,14 +23,10 @@ class RedisStockroom(Shelf):
     def __init__(self, route: Route, keys: Keys, terms: Terms) -> None:
         super().__init__(route, keys.name(LineId("stock", terms.key)).key, terms, segments=terms.segments)
 
-    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale | Differs]]:
-        def decode(reply: Any, via: int) -> Sequence[Sale | Differs]:
-            if isinstance(reply, bytes):
-                return [self._differs(json.loads(reply))] * len(takes)
-            return rows_of(reply, to_sale, count=len(takes))
-
+    def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale] | Differs]:
         orders, buyers, *others = zip(*takes, strict=True)
-        return self._call(_TAKE, decode, pack((orders, buyers, *map(shared, others))))
+        decode = partial(rows_of, decode=to_sale, count=len(takes))
+        return self._send_many(_TAKE, decode, pack((orders, buyers, *map(shared, others))))
 
     def remaining(self) -> Awaitable[Remaining | Differs]:
         return self._restock(to_remaining, "remaining")

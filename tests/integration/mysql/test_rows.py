@@ -246,7 +246,7 @@ async def test_another_languages_row_is_respected_until_its_time_is_over(table: 
 
 async def test_the_watchdog_refreshes_the_time_and_notices_a_thief(table: LockTable, admin: Admin) -> None:
     async with LockClient(table) as locks:
-        hold = await locks.lock("job", ttl=0.6).acquire()
+        hold = await locks.lock("job", ttl=2).acquire()
         ((first,),) = await admin.ask("SELECT since FROM shared_locks")
         async with asyncio.timeout(5):
             while (await admin.ask("SELECT since FROM shared_locks")) == [(first,)]:  # noqa: ASYNC110

@@ -244,7 +244,7 @@ async def test_who_looks_clears_away_the_dead_ahead(client: Client, ticket: Make
 async def test_many_dead_inside_are_swept_in_bounded_steps(client: Client, ticket: Make) -> None:
     """No verb looks at more than its share, and a few verbs see all of them, wherever they stand."""
     alive = [ticket(size=1000) for _ in range(150)]
-    dead = [ticket(size=1000, ttl=0.2) for _ in range(150)]
+    dead = [ticket(size=1000, ttl=1.0) for _ in range(150)]
     writer = ticket(size=1000, weight=1000)
     mixed = [one for pair in zip(alive, dead, strict=True) for one in pair]
     await asyncio.gather(*(client.backend.join(one) for one in (*mixed, writer)))
