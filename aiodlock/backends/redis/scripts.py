@@ -26,7 +26,7 @@ __all__ = [
     "to_row",
 ]
 
-_INCLUDE = re.compile(r"^--#include (\w+\.lua)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^ *--#include (\w+\.lua)$", re.MULTILINE)
 _WHY = {
     b"buried": GoneWhy.BURIED,
     b"expired": GoneWhy.EXPIRED,

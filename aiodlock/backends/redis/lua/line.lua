@@ -3,6 +3,7 @@
 -- What is read is kept in `records`, what changed is written once, at the end. State is in one table, not in header.lua's
 -- locals: every call makes these functions anew, and each local that one catches costs.
 
+--#include call.lua
 local records = {}
 local line = {
   size = size, last = last, used = used, inside = inside, waiting = waiting, serial = serial,
@@ -215,22 +216,12 @@ local function save()
   if expire_at then redis.call('PEXPIREAT', KEY, expire_at) end
 end
 
--- In a cluster the channel carries a hash tag of the line's slot, and only that server's subscribers need to hear.
-local function publish(channel, text)
-  redis.call(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, text)
-end
-
 -- Write what has changed, then call who was let in, except *quiet*, whose answer says it.
 local function close(quiet)
   if line.dirty then save() end
-  local name
   for _, id in ipairs(line.called) do
     local record = records[id]
-    if id ~= quiet and record and record.client ~= '' then
-      name = name or string.find(KEY, '{#', 1, true) and redis.call('HGET', KEY, 'name') or KEY
-      local epoch, company = string.format('%.0f', record.epoch), line.waiting > 0 and ' 1 ' or ' 0 '
-      publish(record.client, 'I ' .. epoch .. company .. name .. ' ' .. id)
-    end
+    if id ~= quiet and record and record.client ~= '' then call(record.client, id, record.epoch, line.waiting > 0) end
   end
   for _, message in ipairs(line.messages) do publish(message[1], message[2]) end
 end
