@@ -7,7 +7,7 @@ unknown is noted, so that the next try says so.
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import Future, get_running_loop
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -26,6 +26,7 @@ __all__ = ["Checkout"]
 
 _MOST_IN_CALL = 200  # so that one call does not hold the server up, and it works while we pack the next
 _MOST_IN_DOUBT = 10_000
+_SURELY_FIT = 255  # bytes of two names together: neither is longer than a key may be
 
 # A named tuple's own constructor costs more than all that is checked of a take.
 _to_take: Callable[[tuple[str, str, int, int, float, bool]], Take] = partial(tuple.__new__, Take)
@@ -37,8 +38,9 @@ _Wish: TypeAlias = tuple[Take, _Waiter]  # an order on its way, and who asked fo
 class Checkout:
     """Where the tasks of one client ask for orders of one stock."""
 
-    def __init__(self, engine: Engine, room: Stockroom, terms: Terms, *, patience: float) -> None:
-        self.engine = engine
+    def __init__(self, at_work: Callable[[], Engine], room: Stockroom, terms: Terms, *, patience: float) -> None:
+        self.engine = at_work()
+        self._at_work = at_work
         self._room = room
         self._terms = terms
         self._patience = patience
@@ -49,14 +51,14 @@ class Checkout:
 
     def take(self, buyer: str, order: str, quantity: int, hold_for: float = 0.0) -> _Waiter:
         """Ask for an order; one that is on its way already is asked for once."""
-        if type(quantity) is not int or quantity != 1:
-            check_count("quantity", quantity)
-        check_key(buyer, "buyer")
-        check_key(order, "order")
-        engine, home = self.engine, segment_of(buyer, self._terms.segments)
+        engine = self.engine
+        if not engine.is_open or engine.loop is not get_running_loop():
+            self._at_work()  # raises
+        _check(buyer, order, quantity)
         if engine.waiting >= engine.most_waiters:
             raise TooManyWaitersError(order, f"{engine.waiting} tasks wait already: shed load")
         engine.waiting += 1
+        home = segment_of(buyer, self._terms.segments)
         take = _to_take((order, buyer, quantity, home, hold_for, False))
         waiter: _Waiter = Future(loop=engine.loop)
         if order in self._wishes or order in self._in_doubt:
@@ -145,6 +147,18 @@ class Checkout:
         self._in_doubt.update((take.order, None) for take, _ in wishes)
         while len(self._in_doubt) > _MOST_IN_DOUBT:
             del self._in_doubt[next(iter(self._in_doubt))]
+
+
+def _check(buyer: str, order: str, quantity: int) -> None:
+    """Check a wish; one look at both names is almost always enough."""
+    if type(quantity) is not int or quantity != 1:
+        check_count("quantity", quantity)
+    if isinstance(buyer, str) and isinstance(order, str) and buyer and order:
+        both = buyer + order
+        if len(both) <= _SURELY_FIT and both.isascii() and both.isprintable():
+            return
+    check_key(buyer, "buyer")
+    check_key(order, "order")
 
 
 class _Call:

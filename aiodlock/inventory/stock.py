@@ -110,7 +110,7 @@ class SegmentedStock:
 
         Cancellation: the order may be taken or not; take it again under its id, or put it back.
         """
-        return await self._at_checkout().take(buyer, order, quantity)
+        return await (self._checkout or self._open_checkout()).take(buyer, order, quantity)
 
     async def reserve(self, *, buyer: str, order: str, hold_for: float, quantity: int = 1) -> Sale:
         """Take *quantity* for *hold_for* seconds: unless it is confirmed until then, it goes back by itself.
@@ -118,7 +118,7 @@ class SegmentedStock:
         Cancellation: the order may be reserved or not; it goes back by itself.
         """
         check_seconds("hold_for", hold_for, least=0.05, most=self._terms.memory)
-        return await self._at_checkout().take(buyer, order, quantity, hold_for)
+        return await (self._checkout or self._open_checkout()).take(buyer, order, quantity, hold_for)
 
     async def confirm(self, *, buyer: str, order: str) -> Taken | Returned:
         """Keep a reservation for good; `Returned` says that it is too late, or that there is no such order.
@@ -177,11 +177,10 @@ class SegmentedStock:
         """
         return await self._ask(partial(self._room.outbox, done, check_count("most", most)))
 
-    def _at_checkout(self) -> Checkout:
-        engine, checkout = self._client._at_work(), self._checkout
-        if checkout is None or checkout.engine is not engine:
-            checkout = self._checkout = Checkout(engine, self._room, self._terms, patience=self._patience)
-        return checkout
+    def _open_checkout(self) -> Checkout:
+        at_work = self._client._at_work
+        self._checkout = Checkout(at_work, self._room, self._terms, patience=self._patience)
+        return self._checkout
 
     async def _ask(self, verb: Callable[[], Awaitable[_T | Differs]]) -> _T:
         """Ask until there is an answer: every verb of a stockroom can be repeated."""

@@ -27,7 +27,7 @@ from aiodlock.backends.redis.scripts import Script, bulk, load
 from aiodlock.backends.redis.wire import Decode
 from aiodlock.errors import BackendUnavailableError
 
-__all__ = ["Shelf", "as_it_is", "pack", "rows_of", "shared", "to_entries", "to_remaining", "to_sale"]
+__all__ = ["TAKEN", "Shelf", "as_it_is", "pack", "rows_of", "shared", "to_entries", "to_remaining", "to_sale"]
 
 _T = TypeVar("_T")
 
@@ -36,7 +36,7 @@ _PAGE = 500  # orders of an audit that are read in one step
 _RECOUNTS = 10  # how often an audit begins anew because the books have changed meanwhile
 
 pack = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_TAKEN = 1
+TAKEN = 1  # the code of an order that was
 _OTHERS: dict[int, Callable[[Any, Any], Sale]] = {
     2: lambda left, _: SoldOut(left),
     3: lambda order, buyer: AlreadyTaken(order.decode(), buyer.decode()),
@@ -156,7 +156,7 @@ def rows_of(columns: Sequence[Any], decode: Callable[..., _T], *, count: int) ->
 
 def to_sale(code: int, first: Any, second: Any) -> Sale:
     """Decode what take answers to one order."""
-    return Taken(first, second) if code == _TAKEN else _OTHERS[code](first, second)
+    return Taken(first, second) if code == TAKEN else _OTHERS[code](first, second)
 
 
 # --- answers -----------------------------------------------------------------------------------------------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from functools import partial
+from typing import Any
 
 from aiodlock._core.line import LineId
-from aiodlock._core.stock import Audit, Differs, Entry, Remaining, Sale, Take, Terms
+from aiodlock._core.stock import Audit, Differs, Entry, Remaining, Sale, Take, Taken, Terms
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import load
-from aiodlock.backends.redis.shelf import Shelf, pack, rows_of, shared, to_entries, to_remaining, to_sale
+from aiodlock.backends.redis.shelf import TAKEN, Shelf, pack, rows_of, shared, to_entries, to_remaining, to_sale
 
 __all__ = ["RedisStockroom"]
 
@@ -25,7 +26,7 @@ class RedisStockroom(Shelf):
 
     def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale] | Differs]:
         orders, buyers, *others = zip(*takes, strict=True)
-        decode = partial(rows_of, decode=to_sale, count=len(takes))
+        decode = partial(_sales_of, count=len(takes))
         return self._send_many(_TAKE, decode, pack((orders, buyers, *map(shared, others))))
 
     def remaining(self) -> Awaitable[Remaining | Differs]:
@@ -40,3 +41,10 @@ class RedisStockroom(Shelf):
 
     def outbox(self, done: str, most: int) -> Awaitable[Sequence[Entry] | Differs]:
         return self._send(_OUTBOX, lambda answer: to_entries(answer[1]), done, most, 0)
+
+
+def _sales_of(columns: Sequence[Any], *, count: int) -> list[Sale]:
+    code, *facts = columns
+    if code == TAKEN:  # every one of them
+        return list(rows_of(facts, Taken, count=count))
+    return rows_of(columns, to_sale, count=count)
