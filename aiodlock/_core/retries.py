@@ -10,7 +10,7 @@ from aiodlock.policy import Retry
 
 if TYPE_CHECKING:
     from aiodlock._core.ahead import Waiter
-    from aiodlock._core.cohort import Cohort
+    from aiodlock._core.tickets import Tickets
 
 __all__ = ["Retries"]
 
@@ -18,7 +18,7 @@ __all__ = ["Retries"]
 class Retries:
     """The tries of a cohort's waiters, and the pause between two of them."""
 
-    def __init__(self, cohort: Cohort, retry: Retry) -> None:
+    def __init__(self, cohort: Tickets, retry: Retry) -> None:
         self._cohort = cohort
         self._retry = retry
         self._tried: dict[Waiter, int] = {}

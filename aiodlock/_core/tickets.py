@@ -1,0 +1,175 @@
+"""The tickets of a cohort: as many stand in line as those who wait can use, and none when nobody is here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiodlock._core.line import GoneWhy, LineId, Ticket
+from aiodlock._core.place import Place
+from aiodlock._core.retries import Retries
+from aiodlock._core.waiters import Waiters
+from aiodlock.errors import BackendUnavailableError, LockError, TooManyWaitersError
+from aiodlock.events import SizeDiffered
+from aiodlock.policy import Policy, Poll, Retry
+
+if TYPE_CHECKING:
+    from aiodlock._core.cohort import Shape
+    from aiodlock._core.combine import Combiner
+    from aiodlock._core.engine import Engine
+
+__all__ = ["Tickets"]
+
+
+class Tickets(Waiters):
+    """What a cohort knows of its tickets, at most `most` at a time, and what the server says to those in line.
+
+    The lower half of `Cohort`, and of nothing else: that is what the two casts without a call mean.
+    """
+
+    def __init__(self, engine: Engine, line: LineId, *, shape: Shape, policy: Policy) -> None:
+        super().__init__(engine)
+        self.line = line
+        self.shape = shape
+        self.policy = policy
+        self.size = shape.size
+        self.most = self._at_most(shape.size)
+        self.key: tuple[object, ...] = ()  # the engine's
+        self.retired = False
+        self.standing: dict[Place, None] = {}
+        self.inside: dict[Place, None] = {}
+        self.open: list[Place] = []  # inside, and free for whoever comes
+        self.runs: Combiner | None = None
+        self.holder: str | None = None  # who was inside at the last answer, for error messages
+        self._retries = Retries(self, policy.waiting) if isinstance(policy.waiting, Retry) else None
+
+    def wanted(self) -> int:
+        """Return how many tickets should stand in line."""
+        here, room = self.live() + len(self.tries), self.most - len(self.inside)
+        return here if here < room else max(0, room)
+
+    def balance(self) -> None:
+        """Have as many tickets in line as are wanted, and none when nobody is here."""
+        nobody = len(self.waiters) == self.dead and not (self._coming or self.tries)
+        wanted = 0 if nobody else self.wanted()
+        while len(self.standing) < wanted and not (self._retries and self._retries.is_pausing):
+            self._stand()
+        while len(self.standing) > wanted:
+            place, _ = self.standing.popitem()
+            place.leave()
+        if nobody and not (self.inside or (self.runs and self.runs.is_busy)):
+            self.retire()
+
+    def fail(self, error: Callable[[], Exception]) -> None:
+        """Give everybody who waits an error of their own."""
+        self.tell_all(error)
+        self.balance()
+
+    def look_after(self, seconds: float) -> float:
+        """Return how long to wait for a call before looking."""
+        if isinstance(poll := self.policy.waiting, Poll):
+            return min(seconds, poll.interval * random.uniform(1 - poll.jitter, 1 + poll.jitter))
+        return seconds
+
+    def disown(self, place: Place) -> None:
+        """Have nothing more to do with a place that was inside."""
+        self.inside.pop(place, None)
+        if place in self.open:
+            self.open.remove(place)
+
+    def retire(self) -> None:
+        """Be used no more; whoever comes now asks for another."""
+        if not self.retired:
+            self.retired = True
+            if self.dead:
+                self.forget_dead()
+            if self._retries is not None:
+                self._retries.stop()
+            self.engine.cohorts.pop(self.key, None)
+
+    def revive(self) -> bool:
+        """Be as new, unless there is another one meanwhile or the client is closed."""
+        engine = self.engine
+        if not engine.is_open or engine.cohorts.setdefault(self.key, self) is not self:  # type: ignore[arg-type]
+            return False
+        self.retired = False
+        if self.size != self.shape.size:
+            self.size = self.shape.size
+            self.most = self._at_most(self.size)
+        return True
+
+    # --- a place in line reports --------------------------------------------------------------------------------
+
+    def told_to_wait(self, holder: str | None) -> None:
+        """Hear that a ticket of ours stands in line: whoever only tried goes away."""
+        self.holder = holder
+        self.answer_tries()
+        self.balance()
+
+    def refused(self, place: Place, why: GoneWhy, holder: str | None) -> None:
+        """Hear that a waiting ticket is gone; standing again takes a new one."""
+        self.holder = holder
+        self.standing.pop(place, None)
+        key = self.line.key
+        if why is GoneWhy.TOO_HEAVY:
+            self.fail(
+                lambda: LockError(key, f"{self.line.kind} {key!r} has no room for {self.shape.weight}: resize it")
+            )
+        elif why is GoneWhy.FULL:
+            self.fail(lambda: TooManyWaitersError(key, f"the line of {key!r} is full: try later"))
+        self.answer_tries()
+        if why is GoneWhy.BUSY and self._retries is not None and self.live():
+            self._retries.count()
+        else:
+            self.balance()
+
+    def unconfirmed(self, place: Place) -> None:
+        """Hear that too few replicas know of a ticket: it leaves, and another stands in its stead after a pause."""
+        self.standing.pop(place, None)
+        place.leave()
+        if len(self.standing) < self.wanted():
+            self._stand(after=place)
+        else:
+            self.balance()
+
+    def no_answer(self, place: Place) -> None:
+        """Hear that the server was silent for a whole ttl."""
+        self.standing.pop(place, None)
+        place.leave()
+        ttl, key = self.policy.ttl, self.line.key
+        self.fail(
+            lambda: BackendUnavailableError(f"no answer for {key!r} within its ttl of {ttl:g}s: check the server")
+        )
+
+    def hear_size(self, size: int) -> None:
+        """Hear that the line has another size than ours said."""
+        if size == self.shape.size or self.size == self.shape.size:
+            self.engine.emit(SizeDiffered(*self.line, self.shape.size, size))
+        if size < self.size:
+            for place in self.inside:  # every ticket has to stand again, else they are handed on and all stay
+                place.asked_to_go = True
+                place.set_until()
+        self.size = size
+        self.most = self._at_most(size)
+        self.balance()
+
+    # --- inner -------------------------------------------------------------------------------------------------
+
+    def _at_most(self, size: int) -> int:
+        return max(1, size // self.shape.weight) if self.policy.shares else 1
+
+    def _stand(self, *, instead_of: Place | None = None, after: Place | None = None) -> None:
+        queues = self._retries is None and (not self.tries or self.live() > 0)
+        place = Place(self, self._ticket())  # type: ignore[arg-type]
+        place.queue, place.instead_of = queues, instead_of
+        self.standing[place] = None
+        self.engine.places[place.ticket.id] = place
+        if after is None:
+            place.join()
+        else:
+            place.join_later(after)
+
+    def _ticket(self) -> Ticket:
+        engine, shape = self.engine, self.shape
+        return Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
