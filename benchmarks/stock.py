@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
+import gc
 import itertools
 import json
 import sys
@@ -234,6 +235,7 @@ async def _several(way: Way, url: str, crowd: Crowd) -> Sold:
     began = time.perf_counter()
     while not sales or (len(sales) < _SALES and time.perf_counter() - began < crowd.seconds):
         async with way(url, crowd) as buy:
+            gc.collect()  # what another way left behind, a thousand connections, is not this one's to clear away
             sales.append(await rush(buy, crowd))
     rate, cpu = (
         Spread.of(figures).median for figures in zip(*((one.per_second, one.cpu) for one in sales), strict=True)
