@@ -349,7 +349,7 @@ class Place:
         self.last_fence = self.fence + LAST_COUNT
         self.life, self.deadline, self.company_since = life, deadline, now
         self.set_until()
-        if self.slot is None or self.slot > deadline:
+        if self.slot is None or self.slot > deadline - 0.6 * life:  # planned for its join, late for a shorter life
             self.plan_visit(now)
         self.cohort.entered(self, now)
 

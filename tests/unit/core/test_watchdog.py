@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -182,6 +184,23 @@ async def test_a_hold_is_renewed_when_a_third_of_its_ttl_is_over(locks: LockClie
         assert faults.sent.count("renew") == 1
         await asyncio.sleep(0.33 * ttl)
         assert faults.sent.count("renew") == 2
+
+
+async def test_a_life_shorter_than_the_ttl_is_renewed_when_a_third_of_it_is_over(
+    locks: LockClient, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a lease is a session: the visit that was planned for the join would be late."""
+    join = locks.backend.join
+
+    async def shorter(*arguments: Any, **settings: Any) -> Any:
+        return replace(await join(*arguments, **settings), remaining=2.0)
+
+    monkeypatch.setattr(locks.backend, "join", shorter)
+    async with locks.lock("k", ttl=4.0):
+        await asyncio.sleep(0.6)
+        assert faults.sent == ["join"]
+        await asyncio.sleep(0.1)
+        assert faults.sent == ["join", "renew"]
 
 
 async def test_waiting_tickets_and_holds_are_renewed_by_the_same_calls(locks: LockClient, faults: Faults) -> None:
