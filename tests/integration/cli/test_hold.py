@@ -334,11 +334,17 @@ def test_ctrl_c_ends_a_plain_command(screen: OnScreen) -> None:
     assert shown.wait() == 130
 
 
+# A thread tells of SIGCONT: stopped just before it reads, the main one would run a handler only after a line has come.
+# Each of them writes a whole line at once.
 STOPPABLE = """
-import signal, sys
-signal.signal(signal.SIGCONT, lambda *_: print("goes on", flush=True))
-print("is ready", flush=True)
-print("got", input(), flush=True)
+import os, signal, sys, threading
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
+def tell():
+    while signal.sigwait({signal.SIGCONT}):
+        os.write(1, b"goes on\\n")
+threading.Thread(target=tell, daemon=True).start()
+os.write(1, b"is ready\\n")
+os.write(1, b"got " + os.read(0, 100))
 sys.exit(5)
 """
 
