@@ -90,6 +90,7 @@ class LockClient:
         self._engine: Engine | None = None
         self._started = False
         self._closed = False
+        self._closing: asyncio.Future[None] | None = None
         self._forked = False
         _clients.add(self)
 
@@ -139,18 +140,17 @@ class LockClient:
     async def aclose(self) -> None:
         """Lose every open hold, wait at most a second for their blocks, leave every line and close the connection.
 
-        Tasks that wait get `ClientClosedError`. Closing twice is allowed.
+        Tasks that wait get `ClientClosedError`. Closing twice is allowed: both wait for the end.
 
         Cancellation: the client is closed all the same, then the cancellation goes on.
         """
         engine = self._engine
         if engine is not None and not self._closed and not self._forked:
             self._at_work()  # in its own loop
+            self._closing = asyncio.ensure_future(engine.close())
         self._closed = True
-        if engine is not None and engine.is_open and not self._forked:
-            closing = asyncio.ensure_future(engine.close())
-            if await finish(closing, within=_CLOSED_WITHIN):
-                closing.result()
+        if self._closing is not None and not self._forked and await finish(self._closing, within=_CLOSED_WITHIN):
+            self._closing.result()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -239,6 +239,8 @@ class LockClient:
             return self._default
         if not self._backend.capabilities.ordered and (settings.get("fair") or settings.get("linger")):
             raise UnsupportedError(f"{self._backend.address} does not know who waits: leave fair and linger out")
+        if not self._backend.capabilities.pushes and settings.get("linger"):
+            raise UnsupportedError(f"{self._backend.address} does not tell that others come: leave linger out")
         return Policy(**{"waiting": self._waiting, **settings})  # type: ignore[arg-type]
 
     def _require(self, kind: str, what: str) -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "Event",
     "EventQueue",
     "EventSink",
+    "EventsDropped",
     "HoldAbandoned",
     "HoldLost",
     "HoldRevoked",
@@ -165,13 +166,21 @@ class TaskFailed(Event):
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class EventsDropped(Event):
+    """So many events came faster than they could be told, and were not."""
+
+    name: ClassVar[str] = "events.dropped"
+    count: int
+
+
 EventSink: TypeAlias = Callable[[Event], None]
 
 _LARGEST_QUEUE = 10_000
 
 
 class EventQueue:
-    """Takes events without waiting, hands them to the sink from the loop, drops and counts beyond its bound."""
+    """Takes events without waiting, hands them to the sink from the loop, drops beyond its bound and tells how many."""
 
     def __init__(self, sink: EventSink, *, bound: int = _LARGEST_QUEUE) -> None:
         self.dropped = 0
@@ -197,8 +206,13 @@ class EventQueue:
         """Hand over everything queued so far."""
         self._scheduled = False
         while self._events:
-            event = self._events.popleft()
-            try:
-                self._sink(event)
-            except Exception:  # a sink can fail without a lock noticing
-                self.failed += 1
+            self._tell(self._events.popleft())
+        if self.dropped:
+            count, self.dropped = self.dropped, 0
+            self._tell(EventsDropped(count))
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self._sink(event)
+        except Exception:  # a sink can fail without a lock noticing
+            self.failed += 1

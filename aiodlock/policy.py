@@ -126,6 +126,8 @@ class Policy:
             raise ConfigurationError(f"on_lost={self.on_lost!r}: give 'cancel', 'flag' or a function of the hold")
         if not isinstance(self.waiting, (Push, Poll, Retry)):
             raise ConfigurationError(f"waiting={self.waiting!r}: give Push(), Poll(...) or Retry(...)")
+        if self.linger and not isinstance(self.waiting, Push):
+            raise ConfigurationError("linger ends when others come, and only Push() is told: leave out either")
 
     @property
     def shares(self) -> bool:

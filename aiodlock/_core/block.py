@@ -26,6 +26,7 @@ class Block(Ownership):
         """Be inside with *task*; only the outermost entry of a task is told of a loss, the others let it through."""
         assert task is not None
         own = self._own
+        own._adopt()
         self._task = task
         if not any(block._task is task and block._block is not None for block in own._all_blocks):
             self._block = task.cancelling()

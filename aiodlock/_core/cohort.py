@@ -64,6 +64,7 @@ class Cohort(Tickets):
         """Wait behind the others; with *stand* false, without a ticket for it until the next balance()."""
         engine = self.engine
         if engine.waiting >= engine.most_waiters:
+            self.balance()  # made for this task alone, it would be kept for ever
             raise engine.too_many(self.line)
         engine.waiting += 1
         self.waiters.append(waiter)
@@ -200,6 +201,8 @@ class Cohort(Tickets):
             own._lose(reason)
         if not place.holds or place.unanswered:  # a join still on its way must not make it stand again
             place.leave()
+        else:
+            self.engine.lost[place.ticket.id] = place
         self.balance()
 
     def company_changed(self, place: Place) -> None:

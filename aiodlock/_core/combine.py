@@ -31,6 +31,8 @@ class Combiner:
         self._loop = cohort.engine.loop
         cohort.runs = self
         self._runs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._given_up = 0  # about how many of them nobody waits for
+        self._counted = 0  # how many of them the engine counts, besides the turn
         self._turn: Waiter | None = None  # while it waits or works
         self._kept: Hold | None = None  # between two steps
         self._joined = False  # whether anybody ran at once in this step
@@ -43,10 +45,14 @@ class Combiner:
 
     def add(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Queue *function*; its result, or that it raised, is in the future."""
+        engine = self._cohort.engine
         if self._turn is None:
             self._ask_for_turn()
+        elif engine.waiting >= engine.most_waiters:
+            raise engine.too_many(self._cohort.line)
         result: asyncio.Future[T] = asyncio.Future()
         self._runs.append((function, result))
+        self._count()
         return result
 
     def join(self, function: Callable[[], T]) -> T | Default:
@@ -70,13 +76,24 @@ class Combiner:
             self._kept = own
 
     def give_up(self) -> None:
-        """Wait no longer when nobody is left to run for."""
-        while self._runs and self._runs[0][1].done():
-            self._runs.popleft()
+        """Hear that somebody waits no longer; nor does this, when nobody is left to run for."""
+        self._given_up += 1
+        if 2 * self._given_up > len(self._runs):
+            alive = [run for run in self._runs if not run[1].done()]
+            self._runs.clear()
+            self._runs.extend(alive)
+            self._given_up = 0
+            self._count()
         if not self._runs and self._turn is not None and not self._turn.done():
             turn, self._turn = self._turn, None
             turn.cancel()
             self._cohort.give_up(turn)
+
+    def _count(self) -> None:
+        """Have the engine count everybody who waits here; the turn stands for one of them."""
+        waiting = len(self._runs) - 1 if self._runs else 0
+        self._cohort.engine.waiting += waiting - self._counted
+        self._counted = waiting
 
     def _ask_for_turn(self) -> None:
         if not self._cohort.engine.is_open:
@@ -112,6 +129,7 @@ class Combiner:
                 self._loop.call_soon(self._work, own)
                 return
         self._turn = None
+        self._count()
         self._ask_again()  # before this turn ends: else the cohort would retire between the two
         own._end(cohort.engine.now())
         if self._turn is None:
@@ -151,3 +169,4 @@ class Combiner:
             if not result.done():
                 result.set_exception(copy.copy(error))
         self._runs.clear()
+        self._count()

@@ -79,6 +79,7 @@ class Engine:
         self.waiting = 0
         self.batch = SHORTEST_BATCH  # how long a ticket is handed on in company
         self.places: dict[TicketId, Place] = {}
+        self.lost: weakref.WeakValueDictionary[TicketId, Place] = weakref.WeakValueDictionary()  # still in blocks
         self.leaving = Leaving(self.loop)
         self.watchdog = Watchdog(clock, self._visit)
         self.work = Supervisor(self._report)
@@ -135,13 +136,18 @@ class Engine:
 
     async def extend(self, place: Place, ttl: float) -> None:
         """Renew one place for *ttl*, and wait for the answer."""
-        if place.lease_until < self.now() + ttl:
-            place.lease_until = self.now() + ttl
+        before, place.lease_until = place.lease_until, max(place.lease_until, self.now() + ttl)
         ticket, sent_at, inside = place.renewal(ttl)
-        answer = (await self.ask(self.backend.renew([ticket])))[0]
+        answer: Answer | BackendError | None
+        try:
+            (answer,) = await self.ask(self.backend.renew([ticket]))
+        except BackendError as error:
+            answer = error
         place.renewed(sent_at, inside, answer)
-        if answer is None:
-            raise BackendUnavailableError(f"no answer for {ticket.line.key!r}: its lease is as it was, try again")
+        if answer is None or isinstance(answer, BackendError):
+            place.lease_until = before
+            hint = f"no answer for {ticket.line.key!r}: its lease is as it was, try again"
+            raise BackendUnavailableError(hint) from answer
 
     async def ask(self, verb: Awaitable[T]) -> T:
         """Wait for a verb that runs as the client's own work: cancelling the caller does not tear it."""
@@ -251,9 +257,8 @@ class Engine:
         asked: list[tuple[Place, Ticket, float, bool]],
         answers: Sequence[Answer | None] | BackendError,
     ) -> None:
-        if isinstance(answers, BackendError):
-            answers = [None] * len(asked)
-        for (place, _, sent_at, inside), answer in zip(asked, answers, strict=True):
+        each = [answers] * len(asked) if isinstance(answers, BackendError) else answers
+        for (place, _, sent_at, inside), answer in zip(asked, each, strict=True):
             place.renewed(sent_at, inside, answer)
 
     def _examined(self, findings: Sequence[Finding] | BackendError) -> None:
@@ -281,7 +286,7 @@ class Engine:
             cohort.fail(_closed)
             cohort.retire()  # whoever comes now asks for another, and hears that we are closed
         self.latches.fail(_closed)
-        places = list(self.places.values())
+        places = [*self.places.values(), *(place for place in self.lost.values() if place.left is None)]
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}
         for place in places:
             place.lose("its client was closed")

@@ -24,6 +24,8 @@ class Hold(Block):
 
     __slots__ = ()
 
+    _nested = 0  # entries of its task inside its own block
+
     @property
     def owner(self) -> str:
         """The client's name, as others see it."""
@@ -65,10 +67,12 @@ class Hold(Block):
             raise self._lost_error()
 
     async def wait_lost(self) -> None:
-        """Wait until the hold is lost.
+        """Wait until the hold is lost; a release does not end the wait. Raise `NotHeldError` if it was released before.
 
         Cancellation: nothing is left behind; the hold is as it was.
         """
+        if self._state is RELEASED and not self.lost:
+            raise self._not_held()
         await any_lost((self,))
 
     async def extend(self, ttl: float) -> None:
@@ -102,14 +106,20 @@ class Hold(Block):
     async def __aenter__(self) -> Self:
         self.check()
         task = current_task(self._cohort.engine.loop)
-        self._belong_to(task)
-        self._begin_block(task)
+        if self in self._own._all_blocks and self._task is task:
+            self._nested += 1  # in its own block: that one releases
+        else:
+            self._belong_to(task)
+            self._begin_block(task)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._end_block(error)
+        if self._nested:
+            self._nested -= 1
+        else:
+            await self._end_block(error)
 
     def _end_simply(self, now: float) -> asyncio.Future[None] | None:
         """End a simple ownership that is not lost."""

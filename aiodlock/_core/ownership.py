@@ -16,7 +16,8 @@ import math
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from aiodlock.errors import LockLostError, NotHeldError
@@ -76,6 +77,10 @@ class Owners(dict["Task | None", "Hold"]):
     def __init__(self) -> None:
         super().__init__()
         self.released: list[Hold] = []  # in blocks that are still open
+
+    def leave_open(self, blocks: Iterable[Hold]) -> None:
+        """Remember *blocks* that are still to be left, of a hold that is released already."""
+        self.released += [block for block in blocks if block not in self.released]
 
     def innermost_block(self, task: Task | None) -> Hold | None:
         """Return the handle through which *task* entered last and has not left."""
@@ -168,7 +173,7 @@ class Ownership:
     def _watch_handle(self) -> None:
         """Notice when this handle, which no block keeps alive, is dropped."""
         own = self._own
-        own._handles = (*own._handles, weakref.ref(self._this, own._collected))
+        own._handles = (*own._handles, weakref.ref(self._this, partial(own._collected, self._is_guest)))
 
     def _belong_to(self, task: Task | None) -> None:
         """Make *task* the owner."""
@@ -196,13 +201,14 @@ class Ownership:
             return own._end(self._cohort.engine.now())
         if own._entries == own._guests and self._cohort.owners.get(own._task) is own:
             del self._cohort.owners[own._task]  # the owner is out; asking again, it waits for its guests
+            self._cohort.owners.leave_open(block for block in own._all_blocks if block._task is own._task)
         return None
 
     def _end(self, now: float) -> asyncio.Future[None] | None:
         """End the ownership: its place passes on."""
         self._entries = 0
         self._disown()
-        self._cohort.owners.released += self._all_blocks
+        self._cohort.owners.leave_open(self._all_blocks)
         if self._cohort.engine.is_loud:
             self._cohort.engine.ownership_ended(self._this, now)
         return self._cohort.give_back(self._this, now)
@@ -286,13 +292,14 @@ class Ownership:
         elif not self._abandoned and all(_is_done(hold._task) for hold in (self._this, *self._blocks)):
             self._abandon()
 
-    def _collected(self, handle: weakref.ref[Hold]) -> None:
+    def _collected(self, is_guest: bool, handle: weakref.ref[Hold]) -> None:
         """Notice that a handle outside any block was dropped without release; after the last one nobody can."""
         self._handles = tuple(other for other in self._handles if other is not handle)
         if self._loss is not None or self._abandoned:
             return
         if self._entries > 1:
             self._entries -= 1
+            self._guests -= is_guest
         else:
             self._abandon()
         message = f"a hold of {self.key!r} was dropped without release(): keep it and release it, or use 'async with'"
@@ -301,6 +308,12 @@ class Ownership:
     def _abandon(self) -> None:
         self._abandoned = True
         self._cohort.engine.emit(HoldAbandoned(*self._cohort.line, self.fence))
+
+    def _adopt(self) -> None:
+        """Be looked after again: a task enters that was forgotten by all."""
+        if self._abandoned:
+            self._abandoned = False
+            self._cohort.engine.renew([self._place])
 
     def _not_held(self) -> NotHeldError:
         return NotHeldError(self.key, f"this hold of {self.key!r} was released already: acquire again for another")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiodlock._core.fence import LAST_COUNT, fence
 from aiodlock._core.line import Answer, Called, Gone, GoneWhy, Inside, Ticket, Waiting, deadline_of
-from aiodlock.errors import BackendError
+from aiodlock.errors import BackendError, BackendUnavailableError
 from aiodlock.events import LeaveUnconfirmed
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Place:
     """The client's side of one ticket. It follows the protocol; its cohort decides what to do with it."""
 
     __slots__ = (
+        "__weakref__",
         "answered",
         "asked_since",
         "asked_to_go",
@@ -64,6 +65,7 @@ class Place:
         "company_since",
         "deadline",
         "engine",
+        "failure",
         "fence",
         "holds",
         "idle_until",
@@ -108,6 +110,7 @@ class Place:
         # Protocol
         self.answered = False
         self.asked_since: float | None = None  # first request since the last answer
+        self.failure: BackendError | None = None  # of the last request without an answer
         self.believed_at = 0.0  # when the last request answered Waiting was sent
         self.over_at = 0.0  # when the server has surely ended the ticket, if nothing more is sent
         self.last = 0
@@ -206,6 +209,7 @@ class Place:
         if self.state is GONE:
             return
         if answer is None or isinstance(answer, BackendError):
+            self.failure = answer
             self._plan_retry()
         elif knew_inside and isinstance(answer, Waiting):
             self.lose("the server forgot it")
@@ -242,10 +246,8 @@ class Place:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the ticket has its full ttl; a called one has only what is left of its waiting life."""
-        if self.lease_until < math.inf:
-            return self.deadline > self.lease_until - 0.1 * self.ticket.ttl - 0.01
-        return self.life > 0.9 * self.ticket.ttl
+        """Whether a fixed lease has its full ttl; a called one has only what is left of its waiting life."""
+        return self.deadline > self.lease_until - 0.1 * self.ticket.ttl - 0.01
 
     @property
     def is_renewed(self) -> bool:
@@ -297,7 +299,7 @@ class Place:
     def _joined(self, sent_at: float, answer: Answer | BackendError) -> None:
         if isinstance(answer, BackendError):
             if self.state is not GONE:
-                self._plan_retry()
+                self._failed_to_join(answer)
             return
         engine = self.engine
         now = engine.now()
@@ -310,6 +312,13 @@ class Place:
             self.cohort.unconfirmed(self)
         else:
             self._hear(sent_at, now, answer)
+
+    def _failed_to_join(self, failure: BackendError) -> None:
+        self.failure = failure
+        if isinstance(failure, BackendUnavailableError):
+            self._plan_retry()
+        else:
+            self.cohort.failed(self)  # the server has answered, and would say the same again
 
     def _hear(self, sent_at: float, now: float, answer: Answer) -> None:
         self.answered, self.asked_since = True, None

@@ -10,7 +10,7 @@ from aiodlock._core.line import GoneWhy, LineId, Ticket
 from aiodlock._core.place import Place
 from aiodlock._core.retries import Retries
 from aiodlock._core.waiters import Waiters
-from aiodlock.errors import BackendUnavailableError, LockError, TooManyWaitersError
+from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, LockError, TooManyWaitersError
 from aiodlock.events import SizeDiffered
 from aiodlock.policy import Policy, Poll, Retry
 
@@ -113,14 +113,13 @@ class Tickets(Waiters):
         self.standing.pop(place, None)
         key = self.line.key
         if why is GoneWhy.TOO_HEAVY:
-            self.fail(
-                lambda: LockError(key, f"{self.line.kind} {key!r} has no room for {self.shape.weight}: resize it")
-            )
+            self.fail(self._too_heavy)
         elif why is GoneWhy.FULL:
             self.fail(lambda: TooManyWaitersError(key, f"the line of {key!r} is full: try later"))
         self.answer_tries()
         if why is GoneWhy.BUSY and self._retries is not None and self.live():
-            self._retries.count()
+            if not self.standing:  # each of them was a part of the same try
+                self._retries.count()
         else:
             self.balance()
 
@@ -137,10 +136,16 @@ class Tickets(Waiters):
         """Hear that the server was silent for a whole ttl."""
         self.standing.pop(place, None)
         place.leave()
-        ttl, key = self.policy.ttl, self.line.key
-        self.fail(
-            lambda: BackendUnavailableError(f"no answer for {key!r} within its ttl of {ttl:g}s: check the server")
-        )
+        hint = f"no answer for {self.line.key!r} within its ttl of {self.policy.ttl:g}s: check the server"
+        self.fail(lambda: _caused(BackendUnavailableError(hint), place.failure))
+
+    def failed(self, place: Place) -> None:
+        """Hear that the server cannot do what is asked: waiting would not help."""
+        self.standing.pop(place, None)
+        place.leave()
+        failure = place.failure
+        error = type(failure) if isinstance(failure, BackendDataError) else BackendError
+        self.fail(lambda: _caused(error(f"{self.line.kind} {self.line.key!r}: {failure}"), failure))
 
     def hear_size(self, size: int) -> None:
         """Hear that the line has another size than ours said."""
@@ -152,7 +157,10 @@ class Tickets(Waiters):
                 place.set_until()
         self.size = size
         self.most = self._at_most(size)
-        self.balance()
+        if self.shape.weight > size:
+            self.fail(self._too_heavy)
+        else:
+            self.balance()
 
     # --- inner -------------------------------------------------------------------------------------------------
 
@@ -170,6 +178,15 @@ class Tickets(Waiters):
         else:
             place.join_later(after)
 
+    def _too_heavy(self) -> LockError:
+        line, weight = self.line, self.shape.weight
+        return LockError(line.key, f"{line.kind} {line.key!r} has no room for {weight}: resize it")
+
     def _ticket(self) -> Ticket:
         engine, shape = self.engine, self.shape
         return Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
+
+
+def _caused(error: Exception, cause: Exception | None) -> Exception:
+    error.__cause__ = cause
+    return error

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Watchdog"]
 
+_FEW = 256
+
 
 class Watchdog:
     """Calls `visit` with all places that are due."""
@@ -26,6 +28,7 @@ class Watchdog:
         self._visit = visit
         self._slots: dict[float, dict[Place, None]] = {}  # dicts as ordered sets: a seed then replays exactly
         self._order: list[float] = []  # heap of the keys of _slots
+        self._most = _FEW  # slots, until those that nobody is in are dropped
         self._timer: Timer | None = None
         self._armed_for = float("inf")
 
@@ -38,6 +41,8 @@ class Watchdog:
             self.forget(place)
         members = self._slots.get(slot)
         if members is None:
+            if len(self._slots) >= self._most:
+                self._drop_empty()
             members = self._slots[slot] = {}
             heapq.heappush(self._order, slot)
         members[place] = None
@@ -58,6 +63,12 @@ class Watchdog:
             place.slot = None
         self._slots.clear()
         self._order.clear()
+
+    def _drop_empty(self) -> None:
+        """Forget slots that nobody is in any more; seldom enough to cost each of them little."""
+        self._slots = {slot: members for slot, members in self._slots.items() if members}
+        self._order = sorted(self._slots)
+        self._most = max(_FEW, 2 * len(self._slots))
 
     def _arm(self, when: float) -> None:
         if self._timer is not None:

@@ -83,9 +83,9 @@ class Synchronizer(Generic[_HoldT]):
 
     async def __aenter__(self) -> _HoldT:
         cohort = self._cohort or self._enlist()
+        if get_running_loop() is not self._loop:
+            self._client._at_work()  # raises
         task = current_task(self._loop)  # type: ignore[arg-type]
-        if task is None:
-            self._client._at_work()  # raises where another loop runs
         if cohort.retired and not cohort.revive():
             cohort = self._enlist()
         if task in cohort.owners:

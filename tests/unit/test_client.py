@@ -6,8 +6,9 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Literal
 
 import pytest
 
@@ -242,6 +243,50 @@ async def test_open_holds_are_lost_and_left(other: LockClient) -> None:
         await hold.release()
 
 
+async def test_holds_that_were_lost_before_are_left_too(other: LockClient) -> None:
+    """Their blocks have not ended: they have the same moment for it."""
+
+    async def work(key: str, on_lost: Literal["cancel", "flag"], longer: float) -> None:
+        async with client.lock(key, max_hold=1, on_lost=on_lost):
+            try:
+                await asyncio.sleep(2)
+            finally:
+                await asyncio.sleep(longer)
+
+    client = await connect().start()
+    tasks = [asyncio.create_task(work("a", "cancel", 0.7)), asyncio.create_task(work("b", "flag", 100))]
+    await asyncio.sleep(1.5)
+    assert len(await rows(other)) == 2
+    began = now()
+    await client.aclose()
+    assert now() - began == pytest.approx(1)
+    assert await rows(other) == []
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(end) for end in ends] == [LockLostError, LockLostError]
+
+
+async def test_a_second_close_waits_for_the_first(other: LockClient) -> None:
+    """Whoever closes may rely on it."""
+
+    async def work() -> None:
+        async with client.lock("k"):
+            try:
+                await asyncio.sleep(1_000)
+            finally:
+                await asyncio.sleep(0.5)
+
+    client = await connect().start()
+    task = asyncio.create_task(work())
+    await settle()
+    first = asyncio.create_task(client.aclose())
+    await settle()
+    await client.aclose()
+    assert await rows(other) == []
+    await first
+    with pytest.raises(LockLostError):
+        await task
+
+
 async def test_a_block_that_does_not_end_is_waited_for_a_second(other: LockClient) -> None:
     """Closing goes on without it; when it ends at last, it raises and harms nothing."""
 
@@ -378,6 +423,54 @@ def test_another_loop_is_refused() -> None:
             await client.aclose()
 
         first.run(go_on())
+
+
+def test_a_loop_in_another_thread_is_refused() -> None:
+    """Also while a task of the first loop runs, which must not be taken for ours."""
+    client = aiodlock.connect("memory://")
+    lock = client.lock("k")
+
+    async def enter_from_elsewhere() -> None:
+        async with lock:
+            pass
+        thread = threading.Thread(target=lambda: seen.append(_error_of(lock.__aenter__)))
+        thread.start()
+        thread.join()  # this task is the running one of its loop meanwhile
+
+    async def main() -> None:
+        async with client:
+            await enter_from_elsewhere()
+
+    seen: list[BaseException | None] = []
+    asyncio.run(main())
+    assert [type(error) for error in seen] == [ClientClosedError]
+
+
+def test_a_named_server_is_for_one_loop() -> None:
+    """Two of them would change it at the same time, and none would wake the other."""
+
+    async def main() -> None:
+        async with aiodlock.connect("memory://one-loop"):
+            other = aiodlock.connect("memory://one-loop")
+            seen.append(await asyncio.to_thread(_error_of, other.start))
+        async with aiodlock.connect("memory://one-loop"):  # the first loop is over then
+            pass
+
+    seen: list[BaseException | None] = []
+    asyncio.run(main())
+    assert [type(error) for error in seen] == [aiodlock.ConfigurationError]
+    assert "another event loop" in str(seen[0])
+
+
+def _error_of(call: Callable[[], Coroutine[Any, Any, object]]) -> BaseException | None:
+    async def main() -> BaseException | None:
+        try:
+            await call()
+        except aiodlock.AiodlockError as error:
+            return error
+        return None
+
+    return asyncio.run(main())
 
 
 def test_a_lock_at_rest_stays_so_where_another_loop_is_refused() -> None:

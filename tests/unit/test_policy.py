@@ -110,6 +110,7 @@ def test_a_good_wait_is_taken() -> None:
         {"linger": None},
         {"linger": 1, "fair": True},
         {"linger": 1, "renew": False},
+        {"linger": 1, "waiting": Poll()},
         {"renew": 1},
         {"fair": None},
         {"reentrant": "yes"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -30,8 +31,8 @@ _shared: dict[str, tuple[MemoryServer, set[MemoryBackend]]] = {}
 class MemoryBackend:
     """One client's connection to a memory server.
 
-    Without a name the server is private to this backend; with one it is shared in the process until its last client
-    closes.
+    Without a name the server is private to this backend; with one it is shared by tasks of one event loop until its
+    last client closes.
     """
 
     capabilities = Capabilities(shared=False, stock=True)
@@ -51,6 +52,7 @@ class MemoryBackend:
         self._clock = clock
         self._server = server
         self._on_call: OnCall | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> MemoryBackend:
@@ -71,8 +73,10 @@ class MemoryBackend:
         return self._server
 
     async def open(self, on_call: OnCall) -> None:
-        self._on_call = on_call
+        self._on_call, self._loop = on_call, asyncio.get_running_loop()
         _ = self.server
+        if any(other._is_elsewhere(self._loop) for other in _shared.get(self._name, (None, ()))[1]):
+            raise ConfigurationError(f"{self.address} is in use by another event loop: one loop, or a real server")
 
     async def aclose(self) -> None:
         self._on_call = None
@@ -81,6 +85,9 @@ class MemoryBackend:
             clients.remove(self)
             if not clients:
                 del _shared[self._name]
+
+    def _is_elsewhere(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return self._loop is not None and self._loop is not loop and not self._loop.is_closed()
 
     def reconnect(self) -> None:
         """Begin a new connection: calls of the old one no longer count, everybody looks again."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import heapq
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Protocol
 
@@ -74,19 +74,13 @@ class _Line:
         self.serial = 0
         self.stands: dict[TicketId, _Stand] = {}
         self.inside: dict[TicketId, _Stand] = {}
-        self.queue: deque[_Stand] = deque()  # may hold stands that left; they are skipped at the front
-        self.lives: list[tuple[float, int, _Stand]] = []  # heap with one entry per stand, not after its end
+        self.queue: OrderedDict[TicketId, _Stand] = OrderedDict()  # those who wait, oldest first
+        self.lives: list[tuple[float, int, _Stand]] = []  # heap: each stand, not after its end; some have left
         self.tombstones: dict[TicketId, tuple[float, GoneWhy]] = {}  # ids that never stand again, until when, and why
         self.kept_until = 0.0
 
-    def waiting(self) -> Iterator[_Stand]:
-        """Yield those who wait, oldest first."""
-        return (stand for stand in self.queue if stand.epoch is None and stand.ticket.id in self.stands)
-
     def head(self) -> _Stand | None:
-        while self.queue and (self.queue[0].epoch is not None or self.queue[0].ticket.id not in self.stands):
-            self.queue.popleft()
-        return self.queue[0] if self.queue else None
+        return next(iter(self.queue.values()), None)
 
     def holder(self) -> str | None:
         return next((stand.ticket.owner for stand in self.inside.values()), None)
@@ -94,6 +88,7 @@ class _Line:
     def remove(self, stand: _Stand) -> None:
         del self.stands[stand.ticket.id]
         self.inside.pop(stand.ticket.id, None)
+        self.queue.pop(stand.ticket.id, None)
 
     def is_over(self, now: float) -> bool:
         return not self.stands and now >= max(self.kept_until, *(until for until, _ in self.tombstones.values()), 0.0)
@@ -157,7 +152,7 @@ class MemoryServer:
             _row(stand, now)
             for line_id, line in list(self._lines.items())
             if kind in ("*", line_id.kind) and fnmatch.fnmatchcase(line_id.key, pattern)
-            for stand in [*line.inside.values(), *line.waiting()]
+            for stand in [*line.inside.values(), *line.queue.values()]
             if stand.ends > now
         ]
 
@@ -175,7 +170,7 @@ class MemoryServer:
         now = self.clock.now()
         line = self._line(line_id, now, size=size)
         line.size = size
-        for stand in [stand for stand in line.waiting() if stand.weight > size]:
+        for stand in [stand for stand in line.queue.values() if stand.weight > size]:
             line.remove(stand)
             stand.client.push(TicketGone(stand.ticket.id))
         self._call_in(line, now)
@@ -264,14 +259,17 @@ class MemoryServer:
     def _stand(self, line: _Line, ticket: Ticket, client: Client, now: float) -> None:
         line.serial += 1
         stand = line.stands[ticket.id] = _Stand(ticket, client, now=now, serial=line.serial)
-        line.queue.append(stand)
+        line.queue[ticket.id] = stand
+        if len(line.lives) > 2 * len(line.stands) + _FEW:
+            line.lives = [life for life in line.lives if line.stands.get(life[2].ticket.id) is life[2]]
+            heapq.heapify(line.lives)
         heapq.heappush(line.lives, (stand.ends, stand.serial, stand))
 
     def _call_in(self, line: _Line, now: float, *, quiet: TicketId | None = None) -> None:
         """Let in whoever now fits, in the same step; call them, except *quiet*, whose answer says it."""
         weight = sum(stand.weight for stand in line.inside.values())
-        entering = admit(line.size, weight, (stand.weight for stand in line.waiting()))
-        called = [stand for stand, _ in zip(line.waiting(), range(entering), strict=False)]
+        entering = admit(line.size, weight, (stand.weight for stand in line.queue.values()))
+        called = [line.queue.popitem(last=False)[1] for _ in range(entering)]
         for stand in called:
             line.last = stand.epoch = max(line.last + 1, int(now * _TICKS_PER_SECOND))
             line.kept_until = now + _LAST_EPOCH_LIFE

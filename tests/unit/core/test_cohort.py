@@ -14,6 +14,7 @@ import pytest
 import aiodlock
 from aiodlock import (
     AcquireTimeoutError,
+    BackendDataError,
     BackendUnavailableError,
     LockClient,
     LockError,
@@ -284,6 +285,75 @@ async def test_too_many_waiters_are_refused() -> None:
         await settle()
         await hold.release()
         await asyncio.gather(*tasks[1:])
+
+
+async def test_functions_that_wait_are_counted_too() -> None:
+    """Also across keys; those who gave up make room at once."""
+    async with aiodlock.connect("memory://", clock=LoopClock(), max_waiters=3) as locks:
+        lock = locks.lock("k")
+        async with lock:
+            tasks = [asyncio.create_task(lock.run(int)) for _ in range(3)]
+            await settle()
+            for late in (lock.run(int), locks.lock("other").acquire()):
+                with pytest.raises(TooManyWaitersError):
+                    await asyncio.create_task(late)
+            for task in tasks[1:]:
+                task.cancel()
+            await settle()
+            tasks[1:] = [asyncio.create_task(lock.run(int)) for _ in range(2)]
+            await settle()
+        assert await asyncio.gather(*tasks) == [0, 0, 0]
+
+
+async def test_functions_that_gave_up_are_not_kept(locks: LockClient, other: LockClient) -> None:
+    """Though the first of the queue waits on."""
+    async with other.lock("k"):
+        first = asyncio.create_task(locks.lock("k").run(int))
+        await settle()
+        for _ in range(100):
+            with pytest.raises(AcquireTimeoutError):
+                await locks.lock("k", wait=0.001).run(int)
+        combiner = next(iter(locks._at_work().cohorts.values())).runs
+        assert combiner is not None
+        assert len(combiner._runs) <= 2
+        assert locks._at_work().waiting <= 2
+    assert await first == 0
+
+
+async def test_a_refused_task_leaves_nothing() -> None:
+    """Under overload each of them may come with a key of its own."""
+    async with aiodlock.connect("memory://", clock=LoopClock(), max_waiters=1) as locks:
+        hold = await locks.lock("k").acquire()
+        waiter = asyncio.create_task(locks.lock("k").acquire())
+        await settle()
+        for number in range(10):
+            with pytest.raises(TooManyWaitersError):
+                await locks.lock(f"k-{number}").acquire()
+            with pytest.raises(TooManyWaitersError):
+                await locks.lock(f"k-{number}").run(int)
+        assert [line.key for line in locks._at_work().lines_in_use()] == ["k"]
+        await hold.release()
+        await (await waiter).release()
+
+
+@pytest.mark.parametrize("wait", [None, 0, 5])
+async def test_what_the_server_refuses_for_good_is_told_at_once(
+    locks: LockClient, monkeypatch: pytest.MonkeyPatch, wait: float | None
+) -> None:
+    """With its own words: waiting for a ttl would not help."""
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise BackendDataError("a key of ours holds something else")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(locks.backend, "join", refuse)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(BackendDataError, match="lock 'k': a key of ours holds something else") as told:
+            await locks.lock("k").acquire(wait)
+    assert asyncio.get_running_loop().time() == began
+    assert isinstance(told.value.__cause__, BackendDataError)
+    async with locks.lock("k"):
+        pass
 
 
 # --- linger ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from aiodlock import (
     BackendUnavailableError,
     ConfigurationError,
+    Hold,
     LockClient,
     LockLostError,
     NotHeldError,
@@ -255,6 +256,18 @@ async def test_extend_without_an_answer_says_so(locks: LockClient, faults: Fault
     await hold.release()
 
 
+async def test_an_extend_that_failed_does_not_happen_later(locks: LockClient, faults: Faults) -> None:
+    """A fixed lease ends when it would have ended."""
+    hold = await locks.lock("k", ttl=10, renew=False).acquire()
+    faults.go_down()
+    with pytest.raises(BackendUnavailableError, match="no answer for 'k': its lease is as it was"):
+        await hold.extend(100)
+    faults.come_back()
+    await asyncio.sleep(5)
+    assert hold.remaining < 5
+    await hold.release()
+
+
 async def test_extend_with_half_an_answer_says_so(locks: LockClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a part of the server is silent the lease was not extended."""
 
@@ -318,6 +331,54 @@ async def test_a_hold_whose_task_is_done_is_renewed_no_more(
     assert [event for event in events if isinstance(event, HoldAbandoned)] == [HoldAbandoned("lock", "k", hold.fence)]
 
 
+async def test_a_hold_that_was_forgotten_is_renewed_when_a_task_enters(locks: LockClient) -> None:
+    """It had no task for a while; now it has one, and its block runs."""
+
+    async def forget() -> Hold:
+        return await locks.lock("k", ttl=30).acquire()
+
+    hold = await asyncio.create_task(forget())
+    await asyncio.sleep(29)
+    async with hold:
+        await asyncio.sleep(100)
+        assert not hold.lost
+
+
+async def test_a_hold_entered_inside_its_own_block_is_released_by_that(locks: LockClient, other: LockClient) -> None:
+    """As often as it was entered it is left; the outermost block gives the lock back."""
+    async with locks.lock("k") as hold:
+        async with hold, hold:
+            pass
+        assert await holders(other) == ["web-1"]
+    assert await holders(other) == []
+
+
+async def test_what_a_child_is_inside_of_can_be_released_inside_the_block(locks: LockClient, other: LockClient) -> None:
+    """Leaving the block is a no-op then; the child is the last one out."""
+
+    async def child() -> None:
+        async with hold.reenter():
+            inside.set()
+            await asyncio.sleep(1)
+
+    inside = asyncio.Event()
+    async with locks.lock("k") as hold:
+        task = asyncio.create_task(child())
+        await inside.wait()
+        await hold.release()
+    assert await holders(other) == ["web-1"]
+    await task
+    assert await holders(other) == []
+
+
+async def test_waiting_for_the_loss_of_what_was_released_raises(locks: LockClient) -> None:
+    """It would never end."""
+    hold = await locks.lock("k").acquire()
+    await hold.release()
+    with pytest.raises(NotHeldError):
+        await hold.wait_lost()
+
+
 async def test_entering_makes_the_entering_task_the_owner(locks: LockClient, other: LockClient) -> None:
     """`wait_for` of 3.11 acquires in a task of its own, which is done at once."""
     hold = await asyncio.wait_for(locks.lock("k", ttl=30).acquire(), 5)
@@ -375,6 +436,22 @@ async def test_dropping_one_of_two_holds_leaves_the_other(locks: LockClient, oth
     first.check()
     await first.release()
     assert await holders(other) == []
+
+
+async def test_what_a_child_drops_is_not_its_parents(locks: LockClient) -> None:
+    """The owner is inside as before, and enters again."""
+
+    async def child(hold: Hold) -> None:
+        async with hold.reenter():
+            await lock.acquire()
+            gc.collect()
+
+    lock = locks.lock("k", wait=0)
+    with pytest.warns(ResourceWarning):
+        async with lock as hold:
+            await asyncio.create_task(child(hold))
+            async with lock:
+                pass
 
 
 async def test_dropping_a_released_hold_is_fine(locks: LockClient) -> None:

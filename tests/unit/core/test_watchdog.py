@@ -97,6 +97,19 @@ async def test_a_forgotten_place_is_not_visited(visits: Visits) -> None:
     assert visits.seen == [(5.0, [other])]
 
 
+async def test_slots_of_forgotten_places_are_not_kept(visits: Visits) -> None:
+    """However many holds of a client end before their time inside is over."""
+    stays = Place()
+    visits.watchdog.watch(stays, 50_000.0)
+    for number in range(10_000):
+        place = Place()
+        visits.watchdog.watch(place, 20_000.0 - number)
+        visits.watchdog.forget(place)
+    assert len(visits.watchdog._slots) == len(visits.watchdog._order) < 1_000
+    await visits.clock.advance(50_000)
+    assert visits.seen == [(50_000.0, [stays])]
+
+
 async def test_forgotten_places_cost_no_wake_up(visits: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most plans are never carried out: a hold is released before it is due."""
     wakes: list[float] = []

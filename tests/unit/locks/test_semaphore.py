@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiodlock import ConfigurationError, LockClient, LockError, NotHeldError
+from aiodlock import AcquireTimeoutError, ConfigurationError, LockClient, LockError, NotHeldError, Retry
 from aiodlock.events import Event, SizeDiffered
 from aiodlock.testing import Faults, settle
 
@@ -121,6 +121,31 @@ async def test_a_waiter_that_no_longer_fits_is_refused_though_the_call_is_lost(
         assert not light.done()
         faults.calls = "deliver"
     await (await light).release()
+
+
+async def test_a_waiter_that_no_longer_fits_is_refused_behind_a_holder_of_its_own(
+    locks: LockClient, other: LockClient
+) -> None:
+    """It has no ticket of its own that the server could refuse."""
+    room = locks.semaphore("k", permits=3, ttl=3)
+    hold = await room.acquire(3)
+    heavy = asyncio.create_task(room.acquire(3))
+    await settle()
+    await other.semaphore("k", permits=3).resize(2)
+    with pytest.raises(LockError, match="no room for 3"):
+        await heavy
+    await hold.release()
+
+
+async def test_tries_are_counted_once_for_all_tickets_of_a_client(locks: LockClient, other: LockClient) -> None:
+    """Four tasks that retry have as many tries each as one would."""
+    all_of_them = await other.semaphore("k", permits=4).acquire(4)
+    room = locks.semaphore("k", permits=4, waiting=Retry(times=10, interval=1))
+    began = asyncio.get_running_loop().time()
+    outcomes = await asyncio.gather(*(room.acquire() for _ in range(4)), return_exceptions=True)
+    await all_of_them.release()
+    assert [type(outcome) for outcome in outcomes] == [AcquireTimeoutError] * 4
+    assert asyncio.get_running_loop().time() - began == pytest.approx(9)
 
 
 async def test_a_size_without_anybody_is_not_kept(locks: LockClient) -> None:
