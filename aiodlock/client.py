@@ -145,11 +145,16 @@ class LockClient:
         Cancellation: the client is closed all the same, then the cancellation goes on.
         """
         engine = self._engine
-        if engine is not None and not self._closed and not self._forked:
+        if engine is None or self._forked:
+            self._closed = True
+            return
+        if not self._closed:
             self._at_work()  # in its own loop
-            self._closing = asyncio.ensure_future(engine.close())
         self._closed = True
-        if self._closing is not None and not self._forked and await finish(self._closing, within=_CLOSED_WITHIN):
+        is_mine = engine.is_open and (self._closing is None or self._closing.done())  # done: cancelled before it began
+        if is_mine:
+            self._closing = asyncio.ensure_future(engine.close())
+        if self._closing is not None and await finish(self._closing, within=_CLOSED_WITHIN) and is_mine:
             self._closing.result()
 
     async def __aenter__(self) -> Self:
