@@ -98,7 +98,7 @@ async def expire(session: Session, server: ZooKeeperServer) -> None:
     old, password = session.id, session._password
 
     def link() -> Link:
-        return Link("second", via=0, on_watch=lambda *_: None, patience=5.0)
+        return Link("second", via=0, now=session.now, patience=5.0, on_watch=lambda *_: None, on_answer=lambda *_: None)
 
     for _ in range(20):
         second = (await asyncio.get_running_loop().create_connection(link, "127.0.0.1", server.port))[1]
