@@ -89,6 +89,7 @@ SHORT = {
     *("readers_share_and_a_writer_is_alone", "never_more_than_its_permits", "opposite_orders_never_deadlock"),
     *("everybody_who_waits_is_let_through_at_zero", "the_whole_key_is_all_segments"),
     *("an_acquire_whose_answer_is_lost_is_one_hold", "a_parked_waiter_looks_after_a_reconnect"),
+    "a_downgrade_whose_answer_is_lost_is_done_once",
     "an_outage_longer_than_the_lease_is_noticed_before_others_get_in",
     *(
         "everything_is_sold_and_nothing_twice",
