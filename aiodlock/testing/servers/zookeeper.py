@@ -134,6 +134,14 @@ class ZooKeeperEnsemble:
         leader = self.leader
         return [node for node in self.nodes if node is not leader]
 
+    def wait_until_whole(self) -> None:
+        """Return when all nodes serve and one of them leads: one that comes back follows a moment later."""
+        end = time.monotonic() + ZooKeeperServer.ready_within
+        while sorted(node.mode for node in self._serving()) != ["follower", "follower", "leader"]:
+            if time.monotonic() > end:
+                raise ServerFailedError("the ensemble is not whole")
+            time.sleep(0.02)
+
     def cut_off(self, node: ZooKeeperServer) -> None:
         """Let nothing through between *node* and the others; its clients notice nothing of it."""
         number = self.nodes.index(node)

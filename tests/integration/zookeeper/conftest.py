@@ -43,6 +43,7 @@ def ensemble(_one_ensemble: ZooKeeperEnsemble) -> Iterator[ZooKeeperEnsemble]:
         node.resume()
         if not node.running:
             node.start()
+    _one_ensemble.wait_until_whole()
 
 
 @pytest.fixture
