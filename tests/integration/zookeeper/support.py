@@ -10,7 +10,7 @@ from typing import Any
 
 from aiozk import protocol
 
-from aiodlock import BackendUnavailableError, LockClient, LockLostError
+from aiodlock import BackendUnavailableError, Hold, LockClient, LockLostError
 from aiodlock.backends.zookeeper import ZooKeeperBackend
 from aiodlock.backends.zookeeper.session import Session
 from aiodlock.backends.zookeeper.tree import NoNode
@@ -61,6 +61,13 @@ async def in_line(client: LockClient, key: str, count: int) -> None:
         return len(await nodes(client, key)) == count
 
     await until(is_so)
+
+
+async def give_up(entering: list[asyncio.Task[Hold]]) -> None:
+    """End what still waits."""
+    for task in entering:
+        task.cancel()
+    await asyncio.gather(*entering, return_exceptions=True)
 
 
 async def answers(client: LockClient) -> bool:

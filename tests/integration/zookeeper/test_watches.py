@@ -11,7 +11,7 @@ from aiodlock import Hold
 from aiodlock.backends.zookeeper import lookout
 from aiodlock.testing.servers import ZooKeeperServer
 from tests.acceptance import acceptance
-from tests.integration.zookeeper.support import client, in_line, nodes, session_of, until
+from tests.integration.zookeeper.support import client, give_up, in_line, nodes, session_of, until
 
 
 def watched(server: ZooKeeperServer, key: str) -> dict[int, set[str]]:
@@ -41,12 +41,6 @@ async def stand_in_line(server: ZooKeeperServer, key: str) -> None:
         for task in entering:
             await (await task).release()
         await until(lambda: not watched(server, key), within=3.0)
-
-
-async def give_up(entering: list[asyncio.Task[Hold]]) -> None:
-    for task in entering:
-        task.cancel()
-    await asyncio.gather(*entering, return_exceptions=True)
 
 
 @acceptance(59)
