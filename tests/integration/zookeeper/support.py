@@ -25,8 +25,8 @@ LATE = 3.0  # a busy machine notices later; how late it is otherwise is measured
 figure = logging.getLogger("figures").info  # shown by --log-cli-level=INFO
 
 
-def client(url: str, *, session: float = SESSION, **settings: Any) -> LockClient:
-    return LockClient(ZooKeeperBackend.from_url(url, session=session, tick=TICK), **settings)
+def client(url: str, *, session: float = SESSION, tick: float = TICK, **settings: Any) -> LockClient:
+    return LockClient(ZooKeeperBackend.from_url(url, session=session, tick=tick), **settings)
 
 
 def session_of(client: LockClient) -> Session:

@@ -162,34 +162,34 @@ async def test_a_holder_behind_a_cut_off_follower_stops_believing(severable: Zoo
     assert (await _cut_off_the_follower_of_a_holder(severable, key)).violations() == []
 
 
-async def _cut_off_the_follower_of_one_who_was_frozen(severable: ZooKeeperEnsemble, key: str) -> Visits:
+async def _cut_off_the_follower_of_one_who_was_frozen(slow: ZooKeeperEnsemble, key: str) -> Visits:
     """It was silent for most of its session, enters, and its follower is cut off before that tells of it."""
-    follower, visits, go = severable.followers[0], Visits(key), asyncio.Event()
-    holder = client(follower.url, session=3.0, name="holder")
-    async with holder, client(severable.leader.url, session=20.0, name="waiter") as waiter:
+    follower, visits, go = slow.followers[0], Visits(key), asyncio.Event()
+    holder = client(follower.url, session=3.0, tick=1.0, name="holder")
+    async with holder, client(slow.leader.url, session=20.0, name="waiter") as waiter:
         time.sleep(2.5)  # noqa: ASYNC251 - nothing is sent meanwhile
         entering = asyncio.create_task(visits.stay(holder, until=go))
         await in_line(waiter, key, 1)
-        severable.cut_off(follower)
+        slow.cut_off(follower)
         async with asyncio.timeout(20.0):
             await visits.stay(waiter)
-        severable.heal()
+        slow.heal()
         go.set()
         async with asyncio.timeout(20.0):
             await entering
-        await asyncio.to_thread(severable.wait_until_whole)
+        await asyncio.to_thread(slow.wait_until_whole)
     return visits
 
 
 @pytest.mark.timeout(180)
-async def test_one_who_was_frozen_does_not_believe_the_first_answer(severable: ZooKeeperEnsemble, key: str) -> None:
+async def test_one_who_was_frozen_does_not_believe_the_first_answer(slow: ZooKeeperEnsemble, key: str) -> None:
     """The leader has answered it, and ends its session all the same: it counts from before the silence."""
-    assert (await _cut_off_the_follower_of_one_who_was_frozen(severable, key)).violations() == []
+    assert (await _cut_off_the_follower_of_one_who_was_frozen(slow, key)).violations() == []
 
 
 @pytest.mark.timeout(180)
 async def test_that_finds_a_session_that_counts_from_the_last_answer(
-    severable: ZooKeeperEnsemble, key: str, monkeypatch: pytest.MonkeyPatch
+    slow: ZooKeeperEnsemble, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if what a follower passes on prolonged it. Now and then the follower has told the leader before it is cut."""
     hear = Proof.hear
@@ -201,7 +201,7 @@ async def test_that_finds_a_session_that_counts_from_the_last_answer(
 
     monkeypatch.setattr(Proof, "hear", believe)
     for number in range(5):
-        if (await _cut_off_the_follower_of_one_who_was_frozen(severable, f"{key}-{number}")).violations():
+        if (await _cut_off_the_follower_of_one_who_was_frozen(slow, f"{key}-{number}")).violations():
             return
     raise AssertionError("nobody believed too long")
 
