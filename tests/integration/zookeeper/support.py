@@ -38,12 +38,12 @@ def url_of(*ports: int) -> str:
     return f"zk://{','.join(f'127.0.0.1:{port}' for port in ports)}/aiodlock"
 
 
-async def nodes(client: LockClient, key: str) -> list[str]:
-    """Return the names in the line of *key*, as the server has them now."""
+async def nodes(client: LockClient, line: str) -> list[str]:
+    """Return the names in a line, as the server has them now: a kind and a key, or the key of a lock."""
     assert isinstance(client.backend, ZooKeeperBackend)
     await client.backend._session.sync()
     try:
-        return await client.backend._tree.children(f"/aiodlock/lock/{key}")
+        return await client.backend._tree.children(f"/aiodlock/{line if '/' in line else f'lock/{line}'}")
     except NoNode:
         return []
 
@@ -54,11 +54,11 @@ async def delete(client: LockClient, *paths: str) -> None:
     await client.backend._tree.change(*map(client.backend._tree.deletion, paths))
 
 
-async def in_line(client: LockClient, key: str, count: int) -> None:
-    """Return when so many stand in the line of *key*."""
+async def in_line(client: LockClient, line: str, count: int) -> None:
+    """Return when so many stand in a line, see `nodes`."""
 
     async def is_so() -> bool:
-        return len(await nodes(client, key)) == count
+        return len(await nodes(client, line)) == count
 
     await until(is_so)
 

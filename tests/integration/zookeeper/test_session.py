@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from aiodlock import LockClient
+from aiodlock import BackendUnavailableError, LockClient
+from aiodlock._core.line import LineId, Ticket, TicketId
+from aiodlock.backends.zookeeper import wire
 from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
 from aiodlock.backends.zookeeper.lookout import Lookout
 from aiodlock.backends.zookeeper.proof import Proof
@@ -220,6 +222,45 @@ async def test_that_finds_a_session_that_is_believed_by_its_pings(
     monkeypatch.setattr(Session, "sync", believe)
     monkeypatch.setattr(Session, "valid_until", property(lambda self: self.now() + 2 * self.seconds / 3))
     assert (await _cut_off_the_follower_of_a_holder(severable, key)).violations() != []
+
+
+async def _ask_a_silent_server(proxy: FaultProxy, key: str, *, within: float = 10.0) -> set[type]:
+    """Let it hear nothing more and say nothing more; return how each verb ends."""
+    line = LineId("semaphore", key)
+    held, new = (Ticket(line, TicketId(f"{key}-{n}"), size=4) for n in range(2))
+    async with client(url_of(proxy.port), session=3.0) as mine:
+        backend = mine.backend
+        await backend.join(held)
+        proxy.half_open()
+        try:
+            async with asyncio.timeout(within):
+                ended = await asyncio.gather(
+                    backend.ping(),
+                    backend.join(new),
+                    backend.leave(held),
+                    backend.inspect("*", "*"),
+                    backend.change_size(line, 2),
+                    backend.revoke(line, "please"),
+                    backend.latch(LineId("latch", key), count=1, down=1, operation="1", ttl=5.0),
+                    return_exceptions=True,
+                )
+        finally:
+            proxy.heal()
+    return set(map(type, ended))
+
+
+async def test_a_silent_server_is_not_waited_for(proxy: FaultProxy, key: str) -> None:
+    """Whatever it is asked, the connection is given up after a third of a session."""
+    assert await _ask_a_silent_server(proxy, key) == {BackendUnavailableError}
+
+
+async def test_that_finds_a_client_that_waits_for_a_silent_server(
+    proxy: FaultProxy, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket is open, and nothing else would tell it."""
+    monkeypatch.setattr(wire, "_CHECKS", 1_000_000)
+    with pytest.raises(TimeoutError):
+        await _ask_a_silent_server(proxy, key, within=3.0)
 
 
 async def _take_two_of_three_down_and_back(ensemble: ZooKeeperEnsemble, key: str) -> Visits:
