@@ -38,8 +38,8 @@ class ZooKeeperBackend:
     """One client's session with a ZooKeeper ensemble.
 
     *session*: seconds after which the server gives up a client that it does not hear of, and with it all its tickets.
-    It is what a lease means here: a ttl that is shorter is kept by the client itself, a longer one is cut to two thirds
-    of the session and renewed more often. *tick*: the ``tickTime`` of the servers in seconds.
+    It is what a lease means here: a ttl that is shorter is kept by the client itself, a longer one is cut to what the
+    session surely lasts, see `proof`, and renewed more often. *tick*: the ``tickTime`` of the servers in seconds.
     """
 
     capabilities = Capabilities()
