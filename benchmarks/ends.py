@@ -2,7 +2,8 @@
 
 Killed or paused: counted from the end of its lease, as the server tells it just before. Closed (``aclose()``) or sent
 SIGTERM, with a clean exit: counted from that moment. The one who waits is in this process, the holder in another one.
-A lease of ZooKeeper is its session, which the server ends a tick later.
+A lease of ZooKeeper is its session, which the server ends a tick later; there, too, a follower is killed under a client
+that waits, counted until that is answered again in the same session.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import aiodlock
 from aiodlock import LockClient
 from aiodlock.testing.history import Recorder
 from aiodlock.testing.processes import Worker
-from aiodlock.testing.servers import MariaDBServer, RedisServer, ZooKeeperServer
+from aiodlock.testing.servers import MariaDBServer, RedisServer, ZooKeeperEnsemble, ZooKeeperServer
 
 __all__ = ["hold", "main"]
 
 _FLOOR = {"mysql": 0.2, "redis": 0.2, "zookeeper": 0.2 + 0.3}  # seconds
+_FLOOR_OF_A_FOLLOWER = 0.5  # seconds
 _TTL = {"mysql": 1.5, "redis": 1.5, "zookeeper": 4.0}
 _SETTINGS: Mapping[str, dict[str, float]] = {"zookeeper": {"session": 4.0, "tick": 0.2}}
 _SERVERS: Mapping[str, Callable[[], MariaDBServer | RedisServer | ZooKeeperServer]] = {
@@ -89,6 +91,45 @@ async def _measure(kind: str, rounds: int) -> bool:
     return is_kept
 
 
+async def _usable_after(ensemble: ZooKeeperEnsemble, holder: LockClient, key: str) -> float:
+    """Kill the follower of a client that waits; return the seconds until that is answered again."""
+    followers = ensemble.followers
+    url = f"zk://{','.join(f'127.0.0.1:{node.port}' for node in followers)}/aiodlock"
+    async with holder.lock(key), aiodlock.connect(url, **_SETTINGS["zookeeper"]) as locks:
+        session = locks.backend._session  # type: ignore[attr-defined]
+        follower = next(node for node in followers if node.port == session.host[1])
+        waiting, own = asyncio.create_task(locks.lock(key).acquire()), session.id
+        while not [row async for row in holder.inspect(key) if not row.inside]:  # noqa: ASYNC110 - of another client
+            await asyncio.sleep(0.01)
+        follower.crash()
+        end = time.monotonic()
+        while not await _answers(locks):  # noqa: ASYNC110 - measured from outside
+            await asyncio.sleep(0.005)
+        took = time.monotonic() - end
+        assert session.id == own
+        waiting.cancel()
+        await asyncio.wait({waiting})
+    await asyncio.to_thread(follower.start)
+    await asyncio.to_thread(ensemble.wait_until_whole)
+    return took
+
+
+async def _answers(locks: LockClient) -> bool:
+    try:
+        await locks.ping()
+    except aiodlock.BackendUnavailableError:
+        return False
+    return True
+
+
+async def _measure_followers(rounds: int) -> bool:
+    with ZooKeeperEnsemble() as ensemble:
+        async with aiodlock.connect(ensemble.leader.url, name="holder") as holder:
+            took = [await _usable_after(ensemble, holder, f"follower-{number}") for number in range(rounds)]
+    print(f"follower killed: usable again after {statistics.median(took):6.3f} s (most {max(took):.3f})")
+    return statistics.median(took) <= _FLOOR_OF_A_FOLLOWER
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ends", description=__doc__)
     parser.add_argument("backend", choices=sorted(_SERVERS))
@@ -96,6 +137,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help=f"fail if a median is above {_FLOOR} s")
     options = parser.parse_args()
     is_kept = asyncio.run(_measure(options.backend, options.rounds))
+    if options.backend == "zookeeper":
+        is_kept = asyncio.run(_measure_followers(options.rounds)) and is_kept
     return 1 if options.check and not is_kept else 0
 
 

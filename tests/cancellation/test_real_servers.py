@@ -1,4 +1,4 @@
-"""The same sweep on real servers behind sentinels, in a cluster and in a majority of independent ones.
+"""The same sweep on real servers: behind sentinels, in a cluster, in a majority of independent ones, on ZooKeeper.
 
 A short matrix in every run; where there is time, every operation that needs no broken network, with every synchronizer.
 """
@@ -21,6 +21,7 @@ from aiodlock.testing.servers import (
     RedisSentinel,
     RedisServer,
     SentinelService,
+    ZooKeeperServer,
     require,
 )
 from tests.cancellation.conftest import Expect, ExpectNothing
@@ -32,7 +33,12 @@ from tests.cancellation.sweep import Cell, Report
 from tests.cancellation.test_sweep import swept
 from tests.cancellation.trigger import Beating, Plan
 
-SERVERS: dict[str, Any] = {"sentinel": SentinelService, "cluster": RedisCluster, "redlock": IndependentMasters}
+SERVERS: dict[str, Any] = {
+    "sentinel": SentinelService,
+    "cluster": RedisCluster,
+    "redlock": IndependentMasters,
+    "zookeeper": ZooKeeperServer,
+}
 KINDS_OF_REDLOCK = {"lock", "read", "write", "multi", "election"}
 LATCHES = {"count_down", "opened_too_late"}
 NOT_HERE = {  # what reaches into the memory server
@@ -48,7 +54,7 @@ SHORT = [Cell("block", "free"), Cell("block", "elsewhere"), Cell("release", "com
 @pytest.fixture(scope="module", params=SERVERS)
 def topology(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """The name of a topology, and the URL of servers set up so."""
-    require(RedisServer)
+    require(ZooKeeperServer if request.param == "zookeeper" else RedisServer)
     if request.param == "sentinel":
         require(RedisSentinel)
     servers: AbstractContextManager[Any] = SERVERS[request.param]()
@@ -59,8 +65,12 @@ def topology(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def connect(topology: tuple[str, str]) -> Connect:
+    kind, url = topology
+
     def connect(name: str, prefix: str) -> LockClient:
-        return aiodlock.connect(topology[1], name=name, prefix=prefix)
+        if kind == "zookeeper":  # with a session so long that nothing ends by itself
+            return aiodlock.connect(f"{url}/{prefix}", name=name, session=30.0, tick=0.2)
+        return aiodlock.connect(url, name=name, prefix=prefix)
 
     return connect
 

@@ -47,6 +47,7 @@ CANNOT: dict[str, dict[str, tuple[str, ...]]] = {
             "the_front_fits_the_size_and_nobody_overtakes",
             "the_first_one_sets_the_size",
             "another_size_lets_others_in_or_refuses_them",
+            "standing_again_in_vain_leaves_nothing",
             "a_latch_counts_each_operation_once",
             "kinds_are_different_lines",
             "two_permits_each_never_deadlock",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from aiodlock.testing.conformance import CHECKS, MemoryWorld, World
+from aiodlock.testing.conformance import CHECKS, Check, MemoryWorld, World
 from aiodlock.testing.servers import (
     IndependentMasters,
     MariaDBServer,
@@ -76,7 +76,6 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
 
 # Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
 LONG = {"cluster", "mysql", "redlock", "zookeeper"}
-ALL_LONG = {"zookeeper-3"}
 SHORT = {
     *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
     *(
@@ -89,6 +88,7 @@ SHORT = {
     *("readers_share_and_a_writer_is_alone", "never_more_than_its_permits", "opposite_orders_never_deadlock"),
     *("everybody_who_waits_is_let_through_at_zero", "the_whole_key_is_all_segments"),
     *("an_acquire_whose_answer_is_lost_is_one_hold", "a_parked_waiter_looks_after_a_reconnect"),
+    "a_downgrade_whose_answer_is_lost_is_done_once",
     "an_outage_longer_than_the_lease_is_noticed_before_others_get_in",
     *(
         "everything_is_sold_and_nothing_twice",
@@ -100,6 +100,15 @@ SHORT = {
     *("a_take_whose_answer_is_lost_is_one_order", "a_take_around_its_put_back_takes_nothing"),
 }
 
+# Of an ensemble still less: what differs there is that a server may be behind, and a client go from one to another.
+OF_AN_ENSEMBLE = {
+    *("joining_again_is_looking", "leaving_lets_the_next_one_in_and_calls_it", "standing_again_in_vain_leaves_nothing"),
+    *("a_smaller_weight_lets_others_in", "another_size_lets_others_in_or_refuses_them"),
+    *("readers_share_and_a_writer_is_alone", "never_more_than_its_permits", "a_parked_waiter_looks_after_a_reconnect"),
+    *("an_acquire_whose_answer_is_lost_is_one_hold", "a_downgrade_whose_answer_is_lost_is_done_once"),
+    "an_outage_longer_than_the_lease_is_noticed_before_others_get_in",
+}
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -108,13 +117,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         facts = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         backend, check = facts.get("backend", ""), facts.get("check")
-        if backend in ALL_LONG or (backend in LONG and check and check.name not in SHORT):
+        if _is_long(backend, check):
             item.add_marker(pytest.mark.long)
         if check and any(check.name in names for names in CANNOT.get(backend, {}).values()):
             left_out.append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _is_long(backend: str, check: Check | None) -> bool:
+    if backend == "zookeeper-3":
+        return check is None or check.name not in OF_AN_ENSEMBLE
+    return backend in LONG and check is not None and check.name not in SHORT
 
 
 @pytest.fixture(params=WORLDS)

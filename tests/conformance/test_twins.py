@@ -471,6 +471,18 @@ def the_order_is_that_of_clients_clocks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryServer, "_call_in", by_their_clocks)
 
 
+@caught_by("standing_again_in_vain_leaves_nothing")
+def who_is_refused_leaves_its_old_ticket(patch: pytest.MonkeyPatch) -> None:
+    join = MemoryServer.join
+
+    def refuse_first(self: MemoryServer, ticket: Ticket, client: Any, *, queue: bool, instead_of: Any) -> Answer:
+        now = self.clock.now()
+        refusal = self._refuse(self._line(ticket.line, now, size=ticket.size), ticket, now, most=1_000)
+        return refusal or join(self, ticket, client, queue=queue, instead_of=instead_of)
+
+    patch.setattr(MemoryServer, "join", refuse_first)
+
+
 # --- they are caught ---------------------------------------------------------------------------------------
 
 

@@ -183,6 +183,7 @@ def a_downgrade_is_not_told(patch: pytest.MonkeyPatch) -> None:
 @caught_by(
     "a_downgrade_outlasts_an_outage",
     "a_downgrade_that_is_never_heard_of_is_a_loss",
+    "a_downgrade_whose_answer_is_lost_is_done_once",
     "a_step_whose_answer_is_lost_counts_once",
 )
 def nothing_is_repeated(patch: pytest.MonkeyPatch) -> None:

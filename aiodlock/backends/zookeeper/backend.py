@@ -25,6 +25,7 @@ from aiodlock.backends.zookeeper.address import Address
 from aiodlock.backends.zookeeper.latch import Latches
 from aiodlock.backends.zookeeper.session import Session, SessionState
 from aiodlock.backends.zookeeper.stand import Site, Stand
+from aiodlock.backends.zookeeper.tombstones import Tombstones
 from aiodlock.backends.zookeeper.tree import Tree
 from aiodlock.errors import BackendError, ConfigurationError
 
@@ -37,8 +38,8 @@ class ZooKeeperBackend:
     """One client's session with a ZooKeeper ensemble.
 
     *session*: seconds after which the server gives up a client that it does not hear of, and with it all its tickets.
-    It is what a lease means here: a ttl that is shorter is kept by the client itself, a longer one is cut to two thirds
-    of the session and renewed more often. *tick*: the ``tickTime`` of the servers in seconds.
+    It is what a lease means here: a ttl that is shorter is kept by the client itself, a longer one is cut to what the
+    session surely lasts, see `proof`, and renewed more often. *tick*: the ``tickTime`` of the servers in seconds.
     """
 
     capabilities = Capabilities()
@@ -54,7 +55,7 @@ class ZooKeeperBackend:
         self._site = Site(self._tree, self._push, self._own, self._forget)
         self._latches = Latches(self._tree, self._push, self._own)
         self._stands: dict[TicketId, Stand] = {}
-        self._tombstones: dict[TicketId, tuple[float, GoneWhy]] = {}
+        self._tombstones = Tombstones()
         self._work: set[asyncio.Task[None]] = set()
         self._on_call: OnCall | None = None
 
@@ -89,24 +90,25 @@ class ZooKeeperBackend:
 
     async def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Answer:
         started = self._session.now()
-        until, why = self._tombstones.get(ticket.id, (0.0, GoneWhy.BURIED))
-        if until > started:
-            return Gone(why, via=self._session.via)
-        stand = self._stands.get(ticket.id)
-        is_new = stand is None
-        if stand is None:
-            stand = self._stands[ticket.id] = Stand(self._site, ticket)
         old = self._stands.get(instead_of) if instead_of is not None else None
         if old is not None:
             old.leaving = True
+        if (why := self._tombstones.why(ticket.id, now=started)) is not None:
+            if old is not None:
+                await self._leave(old)
+            return Gone(why, via=self._session.via)
+        stand = self._stands.setdefault(ticket.id, Stand(self._site, ticket))
         if stand.leaving:  # asked for again before it could be told that it is gone
             await stand.leave()
         await stand.join(queue=queue, instead_of=old)
-        return self._answer(stand, started, life=ticket.ttl if is_new else 0.0)
+        if stand.gone is not None and old is not None:
+            await self._leave(old)  # it was to go with a step that was not taken
+        return await self._answer(stand, started, life=0.0 if stand.ends else ticket.ttl)
 
     async def leave(self, ticket: Ticket, *, bury: bool = False) -> None:
         if bury:
-            self._remember(ticket.id, tombstone_life(ticket.ttl), GoneWhy.BURIED)
+            life = tombstone_life(ticket.ttl)
+            self._tombstones.set(ticket.id, GoneWhy.BURIED, now=self._session.now(), life=life)
         stand = self._stands.get(ticket.id)
         if stand is None:
             await others.remove(self._tree, ticket)
@@ -131,7 +133,7 @@ class ZooKeeperBackend:
         if stand is None or not stand.inside or stand.leaving:
             return Gone(GoneWhy.EXPIRED, via=self._session.via)
         await stand.change_weight(weight)
-        return self._answer(stand, started)
+        return await self._answer(stand, started)
 
     async def change_size(self, line: LineId, size: int) -> None:
         await others.resize(self._tree, line, size)
@@ -162,9 +164,11 @@ class ZooKeeperBackend:
         if stand is None or stand.leaving:
             return Gone(GoneWhy.EXPIRED, via=self._session.via)
         await stand.renew(ticket.ttl)
-        return self._answer(stand, started, life=ticket.ttl)
+        return await self._answer(stand, started, life=ticket.ttl)
 
-    def _answer(self, stand: Stand, started: float, *, life: float = 0.0) -> Answer:
+    async def _answer(self, stand: Stand, started: float, *, life: float = 0.0) -> Answer:
+        if stand.inside and stand.gone is None:
+            await self._session.be_sure()
         if stand.gone is not None:
             self._forget(stand)
         elif stand.inside:
@@ -183,10 +187,10 @@ class ZooKeeperBackend:
         stand.expiry = None
         if stand.leaving or stand.gone is not None:
             return
-        if self._session.now() < stand.ends:
+        if (now := self._session.now()) < stand.ends:
             self._plan_expiry(stand)
             return
-        self._remember(stand.ticket.id, _EXPIRED_LIFE, GoneWhy.EXPIRED)
+        self._tombstones.set(stand.ticket.id, GoneWhy.EXPIRED, now=now, life=_EXPIRED_LIFE)
         stand.leaving = True
         self._own(self._leave(stand))
 
@@ -198,12 +202,6 @@ class ZooKeeperBackend:
         stand.stop()
         if self._stands.get(stand.ticket.id) is stand:
             del self._stands[stand.ticket.id]
-
-    def _remember(self, id_: TicketId, life: float, why: GoneWhy) -> None:
-        now = self._session.now()
-        self._tombstones[id_] = now + life, why
-        while (oldest := next(iter(self._tombstones))) != id_ and self._tombstones[oldest][0] <= now:
-            del self._tombstones[oldest]
 
     # --- the session -------------------------------------------------------------------------------------------
 

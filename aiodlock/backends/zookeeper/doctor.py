@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from aiodlock.backends.base import Finding
 from aiodlock.backends.zookeeper.session import Session
 from aiodlock.backends.zookeeper.tree import NoNode, Tree
+from aiodlock.errors import BackendError, BackendUnavailableError
 
 __all__ = ["diagnose"]
 
@@ -90,6 +91,10 @@ async def _access(session: Session, tree: Tree) -> Finding:
         owners = await tree.owners(root)
     except NoNode:
         return Finding("access", f"{root} is not there yet")
+    except BackendUnavailableError:
+        raise
+    except BackendError:
+        return Finding("access", f"{root} belongs to somebody else", "error", "give the URL its user and password")
     if "world:anyone" in owners:
         return Finding("access", f"anybody may change {root}", "warning", "give the URL a user and a password")
     return Finding("access", f"{root} belongs to {', '.join(owners)}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import time
 
 from aiodlock._core.line import LineId, Row
 from aiodlock.backends.zookeeper.others import Member, members
 from aiodlock.backends.zookeeper.paths import line_of
 from aiodlock.backends.zookeeper.tree import NoNode, Tree
+from aiodlock.errors import BackendError, BackendUnavailableError
 
 __all__ = ["rows"]
 
@@ -20,8 +22,18 @@ async def rows(tree: Tree, kind: str, pattern: str) -> list[Row]:
     await tree.session.sync()
     lines = await _lines(tree, kind, pattern)
     found = [(line, member) for line in lines for member in await members(tree, line)]
-    now = await tree.server_now() if found else 0.0
+    now = await _now(tree) if found else 0.0
     return [_row(line, member, now) for line, member in found]
+
+
+async def _now(tree: Tree) -> float:
+    """Return the time by the server's clock, or by ours where we may not create what would tell us the server's."""
+    try:
+        return await tree.server_now()
+    except BackendUnavailableError:
+        raise
+    except BackendError:
+        return time.time()
 
 
 async def _lines(tree: Tree, kind: str, pattern: str) -> list[LineId]:

@@ -132,10 +132,10 @@ class Lookout:
         if target is not None:
             record = await self._watch(target, front=nodes[0])
             if record is None:  # it has just left
-                return await self._tree.children(self._line.path)
+                return await self._line.listed()
             if not record.inside or max(target.weight, weight) >= size:
                 return None
-        names = await self._tree.children(self._line.path, self._woken)
+        names = await self._line.listed(self._woken)
         if in_order(names, size=size) != nodes:
             return names
         await self._read(front=nodes[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -91,10 +92,7 @@ class OwnNode:
         if self.in_doubt:
             await self.find()
         if self.name:
-            try:
-                await self.tree.change(self.tree.deletion(self.path))
-            except NoNode:
-                pass
+            await self._remove()
 
     async def tell(self, change: Callable[[Record], Record]) -> None:
         """Change what it holds."""
@@ -108,8 +106,12 @@ class OwnNode:
             return
         self.epoch = Record.decode(data).epoch or stat.epoch
         if stat.owner != self.tree.session.id:  # of a session that we have lost: it would go with that one
-            await self.tree.change(self.tree.deletion(self.path))
+            await self._remove()
             self.name = ""
+
+    async def _remove(self) -> None:
+        with suppress(NoNode):
+            await self.tree.change(self.tree.deletion(self.path))
 
     def _record(self) -> Record:
         ticket = self.ticket

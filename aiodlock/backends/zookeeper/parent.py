@@ -56,6 +56,13 @@ class Parent:
         self._read(data)
         return names
 
+    async def listed(self, watch: OnEvent | None = None) -> list[str]:
+        """Return who stands in line; *watch* is told when somebody comes or goes. One that is no more is empty."""
+        try:
+            return await self._tree.children(self.path, watch)
+        except NoNode:
+            return []
+
     async def holder_if_busy(self, weight: int) -> str | None:
         """Look whether there is room for *weight* without standing in line; return who is inside if not."""
         try:

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 
 from aiodlock._core.line import LineId, Ticket, TicketId
 
-__all__ = ["Node", "follows", "in_order", "is_sized", "line_of", "parse", "path_of", "prefix_of", "size_in"]
+__all__ = ["Node", "in_order", "is_sized", "line_of", "parse", "path_of", "prefix_of", "size_in"]
 
 _ONE_SIZE = frozenset({"election", "lock", "rwlock", "segment"})  # all their tickets say the same
 _NODE = re.compile(r"(?P<stem>.*)__(?P<way>lock|rlock|permit)__(?P<number>\d{10}|-\d{9,10})", re.DOTALL)
@@ -73,14 +73,8 @@ def parse(name: str, *, size: int) -> Node | None:
     return Node(name, TicketId(name), 1 if found["way"] == "rlock" else size, int(found["number"]))
 
 
-def follows(number: int, other: int) -> bool:
-    """Tell whether *number* was given after *other*: they are counted in 32 bits, and go on from the largest to the
-    smallest."""
-    return 0 < (number - other) % _NUMBERS < _NUMBERS // 2
-
-
 def in_order(names: Iterable[str], *, size: int) -> list[Node]:
-    """Return the tickets of a line, oldest first."""
+    """Return the tickets of a line, oldest first: numbers have 32 bits, and go on from the largest to the smallest."""
     nodes = [node for name in names if (node := parse(name, size=size))]
     if nodes:
         middle, half = nodes[0].number, _NUMBERS // 2

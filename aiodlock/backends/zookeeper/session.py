@@ -1,8 +1,8 @@
 """The session: what the server ends when it does not hear of us, kept over any number of connections.
 
-Everything of ours on the server is ephemeral and goes with it. Until when it surely lasts is told by the last change or
-``sync`` that the leader answered, counted from before it was sent: a follower that is cut off from the leader goes on
-answering pings and reads while the leader has long ended the session.
+Everything of ours on the server is ephemeral and goes with it. Until when it surely lasts is told by what the leader
+answers, see `proof`: a follower that is cut off from the leader goes on answering pings and reads while the leader has
+long ended the session.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import enum
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any, TypeVar
 
 from aiozk import protocol
 
 from aiodlock.backends.zookeeper.address import Address
+from aiodlock.backends.zookeeper.proof import Proof
 from aiodlock.backends.zookeeper.wire import Decode, Link, OnWatch, heard, no_result
 from aiodlock.clock import SystemClock
 from aiodlock.errors import BackendError, BackendUnavailableError
@@ -31,7 +31,10 @@ _SHORTEST_DIAL = 0.25
 _LONGEST_PATIENCE = 3.0
 _CLOSING = 0.4
 _NO_PASSWORD = bytes(16)
-_PROOFS = (protocol.Create2Request, protocol.SetDataRequest, protocol.TransactionRequest, protocol.SyncRequest)
+_EARLY = 0.001  # seconds; a timer may be, by less
+_OF_LEADER = frozenset(
+    {protocol.Create2Response, protocol.SetDataResponse, protocol.SyncResponse, protocol.TransactionResponse}
+)
 
 
 class SessionState(enum.Enum):
@@ -69,8 +72,8 @@ class Session:
         self._on_change = on_change
         self._password = _NO_PASSWORD
         self._zxid = 0
-        self._proven_at = float("-inf")
-        self._proving: asyncio.Future[None] | None = None
+        self._proof = Proof(tick)
+        self._asking: asyncio.Future[None] | None = None
         self._via = 0
         self._link: Link | None = None
         self._up = asyncio.Event()
@@ -86,13 +89,16 @@ class Session:
 
     @property
     def valid_until(self) -> float:
-        """Until when the session surely lasts: a third of it is kept as a margin, at least one tick of the server."""
-        margin = min(max(self.seconds / 3, self.tick), self.seconds / 2)
-        return self._proven_at + self.seconds - margin
+        """Until when the session surely lasts."""
+        return self._proof.valid_until
 
     async def open(self) -> None:
         """Connect once, or raise; from then on connect again whenever the connection is lost."""
-        link = self._link = await self._dial_any()
+        try:
+            link = await self._dial_any(self._first_limit)
+        except BackendUnavailableError:  # on a busy machine a greeting takes its time
+            link = await self._dial_any(self._longer(self._first_limit))
+        self._link = link
         self.state = SessionState.CONNECTED
         self._up.set()
         self._keeper = asyncio.create_task(self._keep(link), name=f"aiodlock: {self.address}")
@@ -116,8 +122,8 @@ class Session:
             except (BackendError, TimeoutError):
                 pass  # it ends by itself
             await link.aclose()
-        if self._proving is not None:
-            await asyncio.wait((self._proving,))
+        if self._asking is not None:
+            await asyncio.wait((self._asking,))
 
     async def _wait_for_link(self) -> None:
         try:
@@ -133,44 +139,63 @@ class Session:
             reply: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
             reply.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
             return reply
-        sent_at = self.now()
-        reply = link.send(request, decode)
-        if isinstance(request, _PROOFS):
-            reply.add_done_callback(partial(self._answered, link, sent_at))
-        return reply
+        return link.send(request, decode)
 
     def together(self) -> AbstractContextManager[None]:
         """Send in one go what is sent inside the block."""
         return self._link.together() if self._link is not None else nullcontext()
 
     async def prove(self, *, within: float) -> None:
-        """Know that the session lasts: from something the leader answered, sent not longer ago than *within*."""
-        if self.now() - self._proven_at <= within and self._link is not None:
-            return
-        if self._proving is None or self._proving.done():
-            self._proving = self.sync()
-            self._proving.add_done_callback(heard)
-        await asyncio.wait((self._proving,))
-        self._proving.result()
+        """Know that the session is there: from something the leader answered, sent not longer ago than *within*."""
+        if self._link is None or self.now() - self._proof.asked_at > within:
+            await self._ask()
+
+    async def be_sure(self) -> None:
+        """Know that the session lasts a while yet, until more can be known of it; after a silence that takes a tick."""
+        for _ in range(2):
+            now = self.now()
+            pause = max(0.0, self._proof.more_at(now) - now)
+            if self.valid_until - now >= pause + self.seconds / 12:
+                return
+            if pause:
+                await asyncio.sleep(pause + _EARLY)
+            await self._ask()
 
     def freshen(self) -> None:
         """Find out that the session lasts, without waiting for it, unless that is known well enough."""
-        if self.now() - self._proven_at > self.seconds / 9:
-            self.sync().add_done_callback(heard)
+        if self.now() - self._proof.asked_at > self.seconds / 9:
+            self._begin_to_ask()
+
+    async def _ask(self) -> None:
+        asking = self._begin_to_ask()
+        await asyncio.wait((asking,))
+        asking.result()
+
+    def _begin_to_ask(self) -> asyncio.Future[None]:
+        if self._asking is None or self._asking.done():
+            self._asking = self.sync()
+            self._asking.add_done_callback(heard)
+        return self._asking
 
     def sync(self) -> asyncio.Future[None]:
         """Let our server catch up with the leader: what is read after this is not older than the call."""
         return self.send(protocol.SyncRequest(path=self.address.root), no_result)
 
-    def _answered(self, link: Link, sent_at: float, reply: asyncio.Future[Any]) -> None:
-        if link is self._link and not reply.cancelled() and not reply.exception():
-            self._proven_at = max(self._proven_at, sent_at)
+    def _answered(self, kind: Any, sent_at: float, now: float) -> None:
+        self._proof.hear(sent_at, now, of_leader=kind in _OF_LEADER)
 
     # --- connecting --------------------------------------------------------------------------------------------
 
     @property
     def _patience(self) -> float:
         return min(self.seconds / 3, _LONGEST_PATIENCE)
+
+    @property
+    def _first_limit(self) -> float:
+        return max(_SHORTEST_DIAL, self._patience / len(self.address.hosts))
+
+    def _longer(self, limit: float) -> float:
+        return max(limit, min(2 * limit, self._patience))
 
     async def _keep(self, link: Link) -> None:
         while True:
@@ -189,31 +214,31 @@ class Session:
         asyncio.get_running_loop().call_soon(self._on_change, state, self._via)
 
     async def _redial(self) -> Link:
-        delay = _FIRST_DELAY
+        delay, limit = _FIRST_DELAY, self._first_limit
         while True:
             try:
-                return await self._dial_any()
+                return await self._dial_any(limit)
             except BackendError as error:
                 self._down = str(error)
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(2 * delay, _LONGEST_DELAY, self.seconds / 10)
+            limit = self._longer(limit)
 
-    async def _dial_any(self) -> Link:
-        """Try every server once, the last one at the end: it has just gone away."""
+    async def _dial_any(self, limit: float) -> Link:
+        """Try every server once, each for *limit* seconds, the last one at the end: it has just gone away."""
         hosts = random.sample(self.address.hosts, len(self.address.hosts))
         hosts.sort(key=lambda host: host == self._lost_host)
         error: BackendError = BackendUnavailableError(f"{self.address}: no answer in time")
         for host in hosts:
             self.host = host
             try:
-                return await self._dial(host)
+                return await self._dial(host, limit)
             except BackendError as failed:
                 error = failed
         raise error
 
-    async def _dial(self, host: tuple[str, int]) -> Link:
+    async def _dial(self, host: tuple[str, int], limit: float) -> Link:
         where, link = f"zk://{host[0]}:{host[1]}", None
-        limit = max(_SHORTEST_DIAL, self._patience / len(self.address.hosts))
         try:
             async with asyncio.timeout(limit):
                 link = await self._connect(host, where)
@@ -230,17 +255,30 @@ class Session:
     async def _connect(self, host: tuple[str, int], where: str) -> Link:
         self._via += 1
         via, loop = self._via, asyncio.get_running_loop()
-        made = lambda: Link(where, via=via, on_watch=self._on_watch, patience=self._patience)  # noqa: E731
+
+        def made() -> Link:
+            return Link(
+                where,
+                via=via,
+                now=self.now,
+                patience=self._patience,
+                on_watch=self._on_watch,
+                on_answer=self._answered,
+            )
+
         return (await loop.create_connection(made, *host))[1]
 
     async def _greet(self, link: Link) -> None:
+        sent_at = self.now()
         answer = await link.greet(
             session=self.id, password=self._password, session_time=self.asked_for, last_zxid=self._zxid
         )
         if answer.timeout > 0:
             self.id, self._password, self.seconds = answer.session_id, answer.password, answer.timeout / 1000
+            self._proof.begin(sent_at, self.seconds)
             return
-        self.id, self._password, self._proven_at = 0, _NO_PASSWORD, float("-inf")
+        self.id, self._password = 0, _NO_PASSWORD
+        self._proof.end()
         self._move(SessionState.LOST)
         raise BackendUnavailableError(f"{link.where}: the session has expired")
 
@@ -249,6 +287,4 @@ class Session:
         if self.address.credentials:
             auth = self.address.credentials.encode()
             await link.send(protocol.AuthRequest(type=0, scheme="digest", auth=auth), no_result)
-        sent_at = self.now()
         await link.send(protocol.SyncRequest(path=self.address.root), no_result)
-        self._proven_at = max(self._proven_at, sent_at)

@@ -71,6 +71,7 @@ class Stand:
         self._lookout = Lookout(site.tree, self.line, self.node, along=self._own.begin, on_change=self._woken)
         self._verb = asyncio.Lock()
         self._waited = False  # we have answered that we wait
+        self._owes_note = False  # somebody may watch our node until it says that we are inside
         self._arming: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -112,6 +113,7 @@ class Stand:
     async def renew(self, ttl: float) -> None:
         """Look unless we know; and for what no watch tells: that nobody waits any more."""
         async with self._verb:
+            await self._end_doubt()
             company_is_news, self.just_called = self.just_called, False
             in_doubt = (self._company.is_there and not company_is_news) or not self._lookout.is_fresh
             if self.gone is None and self.node.name and in_doubt:
@@ -119,6 +121,8 @@ class Stand:
             if self.inside and self.gone is None and ttl > self.node.ttl:
                 await self._tell(lambda record: replace(record, ttl=ttl))
                 self.node.ttl = ttl
+            if self._owes_note and self.gone is None:
+                await self._note_inside()
 
     async def leave(self) -> None:
         """Take our node out of the line, also one that we do not know of."""
@@ -166,6 +170,8 @@ class Stand:
 
     async def _stand(self, instead_of: Stand | None) -> None:
         old = instead_of
+        if old is not None and old.node.in_doubt:
+            await old.node.find()
         for _ in range(_TRIES):
             self._lookout.begin()
             first = await self.line.prepare(self._lookout.resized)
@@ -219,8 +225,9 @@ class Stand:
         if self._waited and not was_inside:
             self.just_called = True
             self._call(company=standing.company)
-        if self.line.is_sized and standing.behind and not was_inside:  # the next one may watch us until we are let in
-            self.site.own(self._tell(lambda record: replace(record, inside=True)))
+        if self.line.is_sized and standing.behind and not was_inside:
+            self._owes_note = True
+            self.site.own(self._note_inside())
 
     def _arm(self) -> None:
         """Begin to watch, once we stay: most are inside too shortly to be told anything."""
@@ -228,6 +235,11 @@ class Stand:
         if not (self.leaving or self.gone):
             self._own.begin()
             self._company.begin()
+
+    async def _note_inside(self) -> None:
+        """Write to our node that we are inside; what has no answer is done again by the next renewal."""
+        await self._tell(lambda record: replace(record, inside=True))
+        self._owes_note = False
 
     async def _tell(self, change: Callable[[Record], Record]) -> None:
         try:

@@ -80,9 +80,11 @@ class Tree:
         return self.session.send(protocol.ExistsRequest(path=path, watch=False), lambda reply: reply.stat.num_children)
 
     def owners(self, path: str) -> asyncio.Future[list[str]]:
-        """Return who may do anything with a node."""
+        """Return who may do more with a node than read it."""
         request = protocol.GetACLRequest(path=path)
-        return self.session.send(request, lambda reply: [f"{acl.id.scheme}:{acl.id.id}" for acl in reply.acl])
+        return self.session.send(
+            request, lambda reply: [f"{acl.id.scheme}:{acl.id.id}" for acl in reply.acl if acl.perms != acl.READ_PERM]
+        )
 
     async def server_now(self) -> float:
         """Return the time by the server's clock, learnt from what it last created for us."""

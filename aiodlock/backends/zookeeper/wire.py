@@ -18,13 +18,15 @@ from aiozk import exc, protocol
 
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
-__all__ = ["Decode", "Link", "OnWatch", "heard", "no_result", "settled"]
+__all__ = ["Decode", "Link", "OnAnswer", "OnWatch", "heard", "no_result", "settled"]
 
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Any], _T]
 """Makes a result of aiozk's reply; what it raises is the result."""
 OnWatch: TypeAlias = Callable[[int, str], None]
 """Is told the type of an event and its path."""
+OnAnswer: TypeAlias = Callable[[Any, float, float], None]
+"""Is told aiozk's kind of a reply that is no refusal, when its request was sent, and when the reply was read."""
 
 _Reply: TypeAlias = "asyncio.Future[Any]"
 
@@ -42,15 +44,27 @@ _GONE = (exc.SessionExpired, exc.SessionMoved, exc.ConnectionLoss, exc.Operation
 class Link(asyncio.Protocol):
     """A connection from dial to loss. Nothing is sent twice, and nothing after the loss.
 
-    *patience*: seconds without a reply after which it is given up.
+    *patience*: seconds without a reply after which it is given up. *on_answer* is told before
+    whoever waits for the reply.
     """
 
-    def __init__(self, where: str, *, via: int, on_watch: OnWatch, patience: float) -> None:
+    def __init__(
+        self,
+        where: str,
+        *,
+        via: int,
+        now: Callable[[], float],
+        patience: float,
+        on_watch: OnWatch,
+        on_answer: OnAnswer,
+    ) -> None:
         self.where = where
         self.via = via
         self.reason = ""  # why it was lost
         self.last_zxid = 0
+        self._now = now
         self._on_watch = on_watch
+        self._on_answer = on_answer
         self._patience = patience
         self._pings_after = patience
         self._loop = asyncio.get_running_loop()
@@ -59,11 +73,11 @@ class Link(asyncio.Protocol):
         self._received = bytearray()
         self._number = 0
         self._greeting: _Reply | None = None
-        self._pending: dict[int, tuple[_Reply, Any, Decode[Any]]] = {}  # in the order of sending
+        self._pending: dict[int, tuple[_Reply, Any, Decode[Any], float]] = {}  # in the order of sending
         self._kept: bytearray | None = None  # what is to be sent together
         self._oldest: _Reply | None = None
         self._overdue = 0
-        self._heard_at = self._loop.time()
+        self._answered_at = now()
         self._lost = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -81,7 +95,7 @@ class Link(asyncio.Protocol):
         ).serialize()
         self._transport.write(_SIZE.pack(len(hello)) + hello)
         answer = await self._greeting
-        self._pings_after = answer.timeout / 3000
+        self._pings_after = answer.timeout / 6000
         return answer
 
     def send(self, request: Any, decode: Decode[_T]) -> asyncio.Future[_T]:
@@ -95,7 +109,7 @@ class Link(asyncio.Protocol):
             reply.set_exception(BackendUnavailableError(f"{self.where}: {self.reason}"))
             return reply
         number = request.special_xid or self._next_number()
-        self._pending[number] = (reply, protocol.response_xref[request.opcode], decode)
+        self._pending[number] = (reply, protocol.response_xref[request.opcode], decode, self._now())
         payload = request.serialize(number)
         frame = _SIZE.pack(len(payload)) + payload
         if self._kept is None:
@@ -145,7 +159,6 @@ class Link(asyncio.Protocol):
         self._closed.set()
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = self._loop.time()
         self._received += data
         at, received = 0, self._received
         while len(received) - at >= _SIZE.size:
@@ -179,7 +192,8 @@ class Link(asyncio.Protocol):
                 self._loop.call_soon(self._on_watch, event.type, event.path)
             return
         self.last_zxid = max(self.last_zxid, zxid)
-        reply, kind, decode = self._pending.pop(number)
+        reply, kind, decode, sent_at = self._pending.pop(number)
+        self._answered_at = self._now()
         if reply.done():
             return
         if code and kind is not protocol.TransactionResponse:
@@ -190,6 +204,8 @@ class Link(asyncio.Protocol):
             reply.set_result(decode(answer))
         except (exc.ZKError, BackendError) as error:
             reply.set_exception(error)
+        else:
+            self._on_answer(kind, sent_at, self._answered_at)
 
     def _refuse(self, reply: _Reply, code: int) -> None:
         kind = exc.response_error_xref.get(code)
@@ -215,7 +231,7 @@ class Link(asyncio.Protocol):
         self._oldest = oldest if waits else None
         if self._overdue >= _CHECKS:
             self.abort("no reply in time")
-        elif not waits and self._loop.time() - self._heard_at >= self._pings_after - self._patience / _CHECKS:
+        elif not waits and self._now() - self._answered_at >= self._pings_after - self._patience / _CHECKS:
             self.send(protocol.PingRequest(), no_result).add_done_callback(heard)
 
     def _end(self, reason: str) -> None:
@@ -224,7 +240,7 @@ class Link(asyncio.Protocol):
         self.reason = reason
         self._lost.set()
         self._timer.cancel()
-        waiting = [reply for reply, _, _ in self._pending.values()]
+        waiting = [reply for reply, *_ in self._pending.values()]
         for reply in (*waiting, *((self._greeting,) if self._greeting else ())):
             if not reply.done():
                 reply.set_exception(BackendUnavailableError(f"{self.where}: {reason}, before the reply"))

@@ -17,6 +17,7 @@ __all__ = [
     "a_downgrade_outlasts_an_outage",
     "a_downgrade_that_is_never_heard_of_is_a_loss",
     "a_downgrade_wakes_waiting_readers_at_once",
+    "a_downgrade_whose_answer_is_lost_is_done_once",
     "a_reader_over_its_max_hold_leaves_the_others_alone",
     "a_writer_may_read_and_goes_on_reading",
     "a_writer_that_gives_up_lets_the_readers_behind_it_in",
@@ -323,6 +324,25 @@ async def a_downgrade_outlasts_an_outage(world: World) -> None:
     async with other.rwlock(world.key()).read():
         hold.check()
     await hold.release()
+
+
+@check(needs="faults")
+async def a_downgrade_whose_answer_is_lost_is_done_once(world: World) -> None:
+    """The holder reads on, beside others, and keeps its fence; one release frees the lock."""
+    mine, other = await world.clients(2)
+    hold = await mine.rwlock(world.key(), ttl=4 * world.ttl).write().acquire()
+    fence = hold.fence
+    world.trouble(mine).drop_reply("change")
+    await hold.downgrade()
+    async with other.rwlock(world.key(), ttl=world.ttl).read():
+        hold.check()
+        assert hold.fence == fence
+    await hold.release()
+    await world.until(lambda: _nothing_left(world), within=world.slack)
+
+
+async def _nothing_left(world: World) -> bool:
+    return not await world.rows()
 
 
 @check(needs="faults")

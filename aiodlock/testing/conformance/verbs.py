@@ -38,6 +38,7 @@ __all__ = [
     "one_ticket_can_stand_instead_of_another",
     "patterns_are_shell_style",
     "renewing_keeps_and_never_creates_or_shortens",
+    "standing_again_in_vain_leaves_nothing",
     "the_first_one_sets_the_size",
     "the_front_fits_the_size_and_nobody_overtakes",
     "the_next_one_waits",
@@ -175,6 +176,25 @@ async def one_ticket_can_stand_instead_of_another(world: World) -> None:
     await _heard(world, calls, Called(waiter.line, waiter.id, first.last, company=True))
     await other.leave(waiter)
     await backend.leave(new)
+
+
+@check()
+async def standing_again_in_vain_leaves_nothing(world: World) -> None:
+    """A ticket that never stands, being too heavy or buried, takes the one with it that it was to stand for."""
+    backend, _ = await world.backend()
+    other, _ = await world.backend()
+    old, heavy, light = _tickets(world, 3, 3, 2, kind="semaphore", size=4)
+    await backend.join(old)
+    await other.join(light)
+    await other.change_size(old.line, 2)
+    answer = await backend.join(heavy, instead_of=old.id)
+    assert isinstance(answer, Gone)
+    assert answer.why is GoneWhy.TOO_HEAVY
+    assert [(row.id, row.inside) for row in await world.rows()] == [(light.id, True)]
+    (buried,) = _tickets(world)
+    await other.leave(replace(buried, line=light.line), bury=True)
+    assert isinstance(await other.join(replace(buried, line=light.line), instead_of=light.id), Gone)
+    assert await world.rows() == []
 
 
 @check(18)

@@ -100,9 +100,13 @@ class ZooKeeperServer(Server):
 
 
 class ZooKeeperEnsemble:
-    """Three nodes. With *severable* links a node can be cut off from the others and still hear its clients."""
+    """Three nodes. With *severable* links a node can be cut off from the others and still hear its clients.
 
-    def __init__(self, *, severable: bool = False) -> None:
+    *tick*: in seconds; twice a tick the leader asks the others of which clients they have heard.
+    """
+
+    def __init__(self, *, severable: bool = False, tick: float = 0.2) -> None:
+        self._tick = tick
         self._stack = contextlib.ExitStack()
         ports = free_ports(6)
         self._quorum, self._election = ports[:3], ports[3:]
@@ -133,6 +137,14 @@ class ZooKeeperEnsemble:
     def followers(self) -> list[ZooKeeperServer]:
         leader = self.leader
         return [node for node in self.nodes if node is not leader]
+
+    def wait_until_whole(self) -> None:
+        """Return when all nodes serve and one of them leads: one that comes back follows a moment later."""
+        end = time.monotonic() + ZooKeeperServer.ready_within
+        while sorted(node.mode for node in self._serving()) != ["follower", "follower", "leader"]:
+            if time.monotonic() > end:
+                raise ServerFailedError("the ensemble is not whole")
+            time.sleep(0.02)
 
     def cut_off(self, node: ZooKeeperServer) -> None:
         """Let nothing through between *node* and the others; its clients notice nothing of it."""
@@ -173,7 +185,7 @@ class ZooKeeperEnsemble:
 
     def _settings(self, number: int) -> list[str]:
         """Return what a node is told about the others; where they are is its own view of them."""
-        lines = ["initLimit=20", "syncLimit=10"]
+        lines = [f"tickTime={self._tick * 1000:.0f}", "initLimit=20", "syncLimit=10"]
         for other in range(3):
             link = self._links.get((number, other))
             quorum = link.port if link else self._quorum[other]

@@ -11,6 +11,7 @@ from aiodlock.backends.base import Diagnosing, Finding
 from aiodlock.backends.memory import MemoryBackend
 from aiodlock.cli.doctor import examine
 from aiodlock.cli.session import Stop
+from aiodlock.testing.servers import ZooKeeperServer, require
 from tests.integration.cli.support import Cli
 
 
@@ -21,6 +22,18 @@ def test_memory_is_well(cli: Cli) -> None:
     levels = {line[9:22].strip(): line.split()[0] for line in ended.stdout.splitlines()}
     assert levels.pop("seen by") == "warning"
     assert levels == dict.fromkeys(["reached", "round trip", "lock", "kinds", "waiting", "tickets"], "ok")
+
+
+def test_zookeeper_is_looked_at_from_the_command_line(cli: Cli) -> None:
+    """Its version, session, tick and access beside what every backend is asked; a warning is no failure."""
+    require(ZooKeeperServer)
+    with ZooKeeperServer() as server:
+        ended = cli("doctor", server.url)
+    assert ended.returncode == 0, ended
+    levels = {line[9:22].strip(): line.split()[0] for line in ended.stdout.splitlines()}
+    assert levels.pop("ensemble") == levels.pop("access") == "warning"  # one server, and anybody may write there
+    assert {"reached", "lock", "server", "session", "tick"} <= levels.keys()
+    assert set(levels.values()) == {"ok"}
 
 
 class _Sick(MemoryBackend):

@@ -13,7 +13,7 @@ from tests.integration.zookeeper.support import until
 
 __all__ = ["TTL", "Clients", "opened", "until"]
 
-TTL = 2.0  # as long as the sessions of ZooKeeper that these clients have
+TTL = 3.0  # as long as the sessions of ZooKeeper that these clients have
 
 
 class Clients:

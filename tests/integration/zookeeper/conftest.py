@@ -36,6 +36,14 @@ def severable() -> Iterator[ZooKeeperEnsemble]:
 
 
 @pytest.fixture
+def slow() -> Iterator[ZooKeeperEnsemble]:
+    """The same, with a tick of a second: there is time to cut one off before it tells the leader whom it has heard."""
+    require(ZooKeeperServer)
+    with ZooKeeperEnsemble(severable=True, tick=1.0) as running:
+        yield running
+
+
+@pytest.fixture
 def ensemble(_one_ensemble: ZooKeeperEnsemble) -> Iterator[ZooKeeperEnsemble]:
     """Three nodes, all of them up and in touch before the test and after it."""
     yield _one_ensemble
@@ -43,6 +51,7 @@ def ensemble(_one_ensemble: ZooKeeperEnsemble) -> Iterator[ZooKeeperEnsemble]:
         node.resume()
         if not node.running:
             node.start()
+    _one_ensemble.wait_until_whole()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiozk import protocol
 
-from aiodlock import BackendUnavailableError, LockClient, LockLostError
+from aiodlock import BackendUnavailableError, Hold, LockClient, LockLostError
 from aiodlock.backends.zookeeper import ZooKeeperBackend
 from aiodlock.backends.zookeeper.session import Session
 from aiodlock.backends.zookeeper.tree import NoNode
@@ -20,13 +20,13 @@ from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
 
 SESSION = 2.0
 TICK = 0.2
-LATE = 0.3  # a busy machine notices later
+LATE = 3.0  # a busy machine notices later; how late it is otherwise is measured by benchmarks.ends
 
 figure = logging.getLogger("figures").info  # shown by --log-cli-level=INFO
 
 
-def client(url: str, *, session: float = SESSION, **settings: Any) -> LockClient:
-    return LockClient(ZooKeeperBackend.from_url(url, session=session, tick=TICK), **settings)
+def client(url: str, *, session: float = SESSION, tick: float = TICK, **settings: Any) -> LockClient:
+    return LockClient(ZooKeeperBackend.from_url(url, session=session, tick=tick), **settings)
 
 
 def session_of(client: LockClient) -> Session:
@@ -38,12 +38,12 @@ def url_of(*ports: int) -> str:
     return f"zk://{','.join(f'127.0.0.1:{port}' for port in ports)}/aiodlock"
 
 
-async def nodes(client: LockClient, key: str) -> list[str]:
-    """Return the names in the line of *key*, as the server has them now."""
+async def nodes(client: LockClient, line: str) -> list[str]:
+    """Return the names in a line, as the server has them now: a kind and a key, or the key of a lock."""
     assert isinstance(client.backend, ZooKeeperBackend)
     await client.backend._session.sync()
     try:
-        return await client.backend._tree.children(f"/aiodlock/lock/{key}")
+        return await client.backend._tree.children(f"/aiodlock/{line if '/' in line else f'lock/{line}'}")
     except NoNode:
         return []
 
@@ -54,13 +54,20 @@ async def delete(client: LockClient, *paths: str) -> None:
     await client.backend._tree.change(*map(client.backend._tree.deletion, paths))
 
 
-async def in_line(client: LockClient, key: str, count: int) -> None:
-    """Return when so many stand in the line of *key*."""
+async def in_line(client: LockClient, line: str, count: int) -> None:
+    """Return when so many stand in a line, see `nodes`."""
 
     async def is_so() -> bool:
-        return len(await nodes(client, key)) == count
+        return len(await nodes(client, line)) == count
 
     await until(is_so)
+
+
+async def give_up(entering: list[asyncio.Task[Hold]]) -> None:
+    """End what still waits."""
+    for task in entering:
+        task.cancel()
+    await asyncio.gather(*entering, return_exceptions=True)
 
 
 async def answers(client: LockClient) -> bool:
@@ -98,7 +105,7 @@ async def expire(session: Session, server: ZooKeeperServer) -> None:
     old, password = session.id, session._password
 
     def link() -> Link:
-        return Link("second", via=0, on_watch=lambda *_: None, patience=5.0)
+        return Link("second", via=0, now=session.now, patience=5.0, on_watch=lambda *_: None, on_answer=lambda *_: None)
 
     for _ in range(20):
         second = (await asyncio.get_running_loop().create_connection(link, "127.0.0.1", server.port))[1]
@@ -137,12 +144,14 @@ class Visits:
                 facts: dict[str, Any] = {"key": self.key, "id": hold.fence}
                 valid = record.now() + hold.remaining
                 record("inside", **facts, asked=asked, valid_until=valid, fence=hold.fence)
-                while until is not None and not until.is_set():
-                    await asyncio.sleep(0.01)
-                    now, remaining = record.now(), hold.remaining
-                    if remaining > 0:
-                        record("renewed", **facts, valid_until=now + remaining)
-                record("left", **facts)
+                try:
+                    while until is not None and not until.is_set():
+                        await asyncio.sleep(0.01)
+                        now, remaining = record.now(), hold.remaining
+                        if remaining > 0:
+                            record("renewed", **facts, valid_until=now + remaining)
+                finally:
+                    record("left", **facts)
 
     async def inside(self) -> None:
         """Return when somebody is inside."""

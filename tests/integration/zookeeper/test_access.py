@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from aiozk import protocol
 
 from aiodlock import BackendError, connect
 from aiodlock.backends.base import Diagnosing
 from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
 from aiodlock.backends.zookeeper.session import Session
-from aiodlock.backends.zookeeper.wire import Link
+from aiodlock.backends.zookeeper.wire import Link, no_result
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer
 from tests.integration.zookeeper.support import answers, client, in_line, until
@@ -69,3 +70,31 @@ async def test_the_doctor_says_what_is_down(server: ZooKeeperServer, key: str) -
         await in_line(locks, key, 0)
         found = [finding for finding in await locks.backend.diagnose() if finding.what == "server"]
     assert sorted(finding.level for finding in found) == ["ok", "warning"]
+
+
+async def test_the_doctor_says_that_a_root_is_somebody_elses(server: ZooKeeperServer, key: str) -> None:
+    """As an error with advice, beside everything else that it found."""
+    async with client(f"zk://user:secret@127.0.0.1:{server.port}/owned-3") as owner, owner.lock(key):
+        pass
+    async with client(f"zk://127.0.0.1:{server.port}/owned-3") as stranger:
+        assert isinstance(stranger.backend, Diagnosing)
+        found = {finding.what: finding for finding in await stranger.backend.diagnose()}
+    assert (found["access"].level, found["access"].advice) == ("error", "give the URL its user and password")
+    assert found["server"].level == "ok"
+
+
+async def test_one_who_may_only_read_sees_who_holds(server: ZooKeeperServer, key: str) -> None:
+    """He has to create nothing for it."""
+    async with client(f"zk://user:secret@127.0.0.1:{server.port}/open") as owner, owner.lock(key):
+        assert isinstance(owner.backend, ZooKeeperBackend)
+        tree, name = owner.backend._tree, (await owner.backend._tree.children(f"/open/lock/{key}"))[0]
+        for path in ("/open", "/open/lock", f"/open/lock/{key}", f"/open/lock/{key}/{name}"):
+            acl = [protocol.AUTHED_UNRESTRICTED, protocol.WORLD_READABLE]
+            await tree.session.send(protocol.SetACLRequest(path=path, acl=acl, version=-1), no_result)
+        async with client(f"zk://127.0.0.1:{server.port}/open", name="guest") as guest:
+            (row,) = [row async for row in guest.inspect(key)]
+            assert (row.owner, row.inside) == (owner.name, True)
+            assert 0 <= row.since < 60
+            assert isinstance(guest.backend, Diagnosing)
+            (access,) = [finding for finding in await guest.backend.diagnose() if finding.what == "access"]
+            assert (access.level, "belongs to digest:user:" in access.found) == ("ok", True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -10,32 +12,34 @@ from aiodlock.backends.zookeeper.lookout import Lookout
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
 from tests.conformance.worlds import asks_for, opcodes
-from tests.integration.zookeeper.support import client, figure, in_line, is_parked, until, url_of
+from tests.integration.zookeeper.support import client, figure, give_up, in_line, is_parked, until, url_of
 
-CREATE, LIST = 15, 8  # opcodes
+CREATE, LIST, SYNC, PING = 15, 8, 9, 11  # opcodes
 
 
 async def test_idle_waiters_cost_a_sync_per_third_of_a_session(
     server: ZooKeeperServer, proxy: FaultProxy, key: str
 ) -> None:
     """And pings; whoever waits on whatever, over one connection."""
-    session, seconds = 4.0, 3.0
+    session, seconds = 4.0, 4.0
     async with client(url_of(proxy.port), session=session) as waiter, client(server.url, session=30.0) as holder:
         both = holder.multi(holder.lock(key), holder.lock(f"{key}-2"))
-        async with both:
+        async with both, AsyncExitStack() as stack:
             tasks = [asyncio.create_task(waiter.lock(key).acquire()) for _ in range(100)]
             tasks += [asyncio.create_task(waiter.lock(f"{key}-2", fair=True).acquire()) for _ in range(20)]
+            stack.push_async_callback(give_up, tasks)
             await in_line(holder, f"{key}-2", 21)
-            await asyncio.sleep(0.3)
-            before = proxy.counts.requests
+            await until(lambda: is_parked(waiter))
+            sent = Counter[int]()
+            proxy.drop_request(match=lambda chunk: sent.update(opcodes(chunk)))
+            began = asyncio.get_running_loop().time()
             await asyncio.sleep(seconds)
-            syncs, sent = seconds / (session / 3) + 1, proxy.counts.requests - before
-            figure(f"120 idle waiters: {sent} requests in {seconds:g}s, a session of {session:g}s")
-            assert sent <= 2 * syncs
+            took = asyncio.get_running_loop().time() - began
+            figure(f"120 idle waiters: {sent[SYNC]} syncs, {sent[PING]} pings in {took:g}s, a session of {session:g}s")
+            assert set(sent) <= {SYNC, PING}
+            assert 1 <= sent[SYNC] <= took / (session / 3) + 1
+            assert sent[PING] <= took / (session / 12) + 1  # every sixth, found out by a timer that is twice as fast
             assert proxy.counts.connections == 1
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
 
 
 async def test_a_hundred_tasks_cost_a_tenth_of_a_call_per_section(
@@ -49,9 +53,10 @@ async def test_a_hundred_tasks_cost_a_tenth_of_a_call_per_section(
                 await asyncio.sleep(0)
 
     async with client(url_of(proxy.port), session=30.0) as mine:
-        before = proxy.counts.requests
+        requests = list[int]()
+        proxy.drop_request(match=lambda chunk: requests.extend(opcodes(chunk)))
         await asyncio.gather(*(visit() for _ in range(100)))
-        sent = proxy.counts.requests - before
+        sent = len(requests)
         figure(f"{sent} requests for 2000 sections of 100 tasks")
         assert sent <= 0.1 * 2000
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 
 import pytest
 
-from aiodlock import LockClient, LockLostError
+from aiodlock import Hold, LockClient, LockLostError
 from aiodlock._core.line import Inside, LineId, Ticket, TicketId
 from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
 from aiodlock.backends.zookeeper.node import OwnNode
@@ -16,19 +17,23 @@ from aiodlock.backends.zookeeper.watches import OwnWatch
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
 from tests.acceptance import acceptance
-from tests.conformance.worlds import ProxyTrouble, asks_for
+from tests.conformance.worlds import ProxyTrouble, asks_for, opcodes
 from tests.integration.zookeeper.support import (
     Visits,
     answers,
     client,
     delete,
     expire,
+    give_up,
     in_line,
+    is_parked,
     nodes,
     session_of,
     until,
     url_of,
 )
+
+_SET = 5  # opcode
 
 
 @pytest.fixture
@@ -75,18 +80,128 @@ async def test_that_finds_a_client_that_makes_another(
         await _lose_the_answer_of_a_create(server, proxy, key)
 
 
+async def _lose_the_answer_of_a_create_at_the_front(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
+    """Let another one stand behind it before it can ask again."""
+    entered = list[tuple[str, int]]()
+
+    async def enter(who: LockClient) -> None:
+        async with who.lock(key, fair=True) as hold:
+            entered.append((who.name, hold.fence >> 15))
+
+    async with client(url_of(proxy.port), session=8.0, name="mine") as mine, client(server.url, name="other") as other:
+        async with other.lock(key):
+            pass  # the line is there now
+        proxy.refuse()
+        proxy.drop_reply(match=asks_for("join"), times=1)
+        entering = [asyncio.create_task(enter(mine))]
+        await until(lambda: proxy.counts.replies_dropped == 1)
+        entering.append(asyncio.create_task(enter(other)))
+        await in_line(other, key, 2)
+        rows = [row async for row in other.inspect(key)]
+        proxy.heal()
+        await asyncio.gather(*entering)
+        assert [row.owner for row in rows] == ["mine", "other"]
+        assert entered[0] == ("mine", rows[0].epoch)
+        assert [name for name, _ in entered] == ["mine", "other"]
+
+
+async def test_a_node_at_the_front_whose_making_was_not_answered_is_kept(
+    server: ZooKeeperServer, proxy: FaultProxy, key: str
+) -> None:
+    """It is inside with the epoch of the node that it made first, and nobody overtakes it."""
+    await _lose_the_answer_of_a_create_at_the_front(server, proxy, key)
+
+
+async def test_that_finds_a_ticket_without_a_life(
+    server: ZooKeeperServer, proxy: FaultProxy, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given up as soon as it is told that it is inside, because it had been asked for before."""
+    join, seen = Stand.join, set[TicketId]()
+
+    async def again(self: Stand, *, queue: bool, instead_of: Stand | None) -> None:
+        if self.ticket.id in seen:
+            self.ends = self.session.now()
+        seen.add(self.ticket.id)
+        await join(self, queue=queue, instead_of=instead_of)
+
+    monkeypatch.setattr(Stand, "join", again)
+    with pytest.raises(AssertionError):
+        await _lose_the_answer_of_a_create_at_the_front(server, proxy, key)
+
+
+async def test_a_node_whose_making_comes_late_is_lost_with_its_connection(
+    server: ZooKeeperServer, proxy: FaultProxy, key: str
+) -> None:
+    """Whoever comes back ends his old connection: there is one node, and it goes with the release."""
+    async with client(url_of(proxy.port), session=20.0) as mine, client(server.url) as other:
+        async with other.lock(key):
+            pass  # the line is there now
+        held = proxy.hold_back(match=asks_for("join"))
+        acquiring = asyncio.create_task(mine.lock(key).acquire())
+        await asyncio.to_thread(held.wait, within=5.0)
+        proxy.cut()
+        hold = await acquiring
+        with pytest.raises(ConnectionError, match="ended before the late request"):
+            await asyncio.to_thread(held.deliver)
+        assert len(await nodes(other, key)) == 1
+        await hold.release()
+        assert await nodes(other, key) == []
+
+
+async def _lose_the_note_of_one_who_is_let_in(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
+    """Two are inside and two wait: the last one watches the one before it until that is let in, and says so."""
+    async with AsyncExitStack() as stack:
+        far = await stack.enter_async_context(client(url_of(proxy.port), session=20.0))
+        near, last = [await stack.enter_async_context(client(server.url, session=20.0)) for _ in range(2)]
+        inside = [await near.semaphore(key, permits=2).acquire() for _ in range(2)]
+        entering = list[asyncio.Task[Hold]]()
+        stack.push_async_callback(give_up, entering)
+        for count, who in enumerate((far, last), start=3):
+            entering.append(asyncio.create_task(who.semaphore(key, permits=2).acquire()))
+            await until(partial(_stand_and_are_parked, near, key, count, who))
+        proxy.drop_request(match=lambda chunk: _SET in opcodes(chunk), times=1)
+        await inside[0].release()
+        hold = await entering[0]
+        await until(lambda: proxy.counts.requests_dropped == 1)
+        await until(lambda: answers(far))
+        await inside[1].release()
+        async with asyncio.timeout(4.0):
+            await (await entering[1]).release()
+        await hold.release()
+
+
+async def _stand_and_are_parked(observer: LockClient, key: str, count: int, who: LockClient) -> bool:
+    return len([row async for row in observer.inspect(key)]) == count and is_parked(who)
+
+
+async def test_being_let_in_is_told_until_it_was_heard(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:
+    """A permit that is free goes to the next one, though its neighbour's note was lost with the connection."""
+    await _lose_the_note_of_one_who_is_let_in(server, proxy, key)
+
+
+async def test_that_finds_a_note_that_is_not_repeated(
+    server: ZooKeeperServer, proxy: FaultProxy, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one waits beside a free permit."""
+    monkeypatch.setattr(Stand, "_owes_note", property(lambda self: False, lambda self, value: None), raising=False)
+    with pytest.raises(TimeoutError):
+        await _lose_the_note_of_one_who_is_let_in(server, proxy, key)
+
+
 async def _release_without_a_connection(server: ZooKeeperServer, trouble: ProxyTrouble, url: str, key: str) -> Visits:
     visits, go = Visits(key), asyncio.Event()
-    async with client(url, session=8.0, name="mine") as mine, client(server.url, name="other") as other:
-        staying = asyncio.create_task(visits.stay(mine, until=go, ttl=0.5))
+    async with client(url, session=20.0, name="mine") as mine, client(server.url, name="other") as other:
+        staying = asyncio.create_task(visits.stay(mine, until=go, ttl=1.0))
         await visits.inside()
         trouble.go_down()
         go.set()
         await staying
-        await asyncio.sleep(1.0)  # the engine repeats it for one ttl, and then trusts in the end of the lease
+        # The engine repeats it for one ttl, and then trusts in the end of the lease.
+        assert mine._engine is not None
+        await until(lambda: not mine._engine.leaving)
         trouble.come_back()
         await until(lambda: answers(mine))
-        await visits.stay(other, wait=1.0)
+        await visits.stay(other, wait=4.0)
         assert await nodes(other, key) == []
     return visits
 
@@ -177,7 +292,7 @@ async def _delete_the_node_of_a_holder(server: ZooKeeperServer, key: str) -> Non
         hold = await mine.lock(key).acquire()
         (name,) = await nodes(other, key)
         await delete(other, f"/aiodlock/lock/{key}/{name}")
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(4.0):  # its next renewal would be later
             await hold.wait_lost()
         with pytest.raises(LockLostError):
             await hold.release()
@@ -202,7 +317,8 @@ async def _remove_a_line_under_its_waiters(server: ZooKeeperServer, key: str) ->
         hold = await mine.lock(key).acquire()
         waiters = [asyncio.create_task(_enter_for_good(who, key)) for who in (mine, other)]
         await in_line(admin, key, 3)
-        await delete(admin, *(f"/aiodlock/lock/{key}/{name}" for name in await nodes(admin, key)))
+        line = f"/aiodlock/lock/{key}"
+        await delete(admin, *(f"{line}/{name}" for name in await nodes(admin, key)), line)
         async with asyncio.timeout(5.0):
             await asyncio.gather(hold.wait_lost(), *waiters)
         assert await nodes(admin, key) == []

@@ -13,7 +13,7 @@ from aiodlock.backends.zookeeper.paths import in_order
 from aiodlock.testing.history import Event, check_exclusion, check_fencing, stays
 from aiodlock.testing.processes import Worker
 from aiodlock.testing.servers import ZooKeeperServer
-from tests.integration.zookeeper.support import LATE, SESSION, TICK, Visits, client, figure, in_line, nodes, until
+from tests.integration.zookeeper.support import LATE, SESSION, TICK, Visits, client, in_line, nodes, until
 
 CONTEND = "tests.integration.zookeeper.workers:contend"
 QUEUE_UP = "tests.integration.zookeeper.workers:queue_up"
@@ -28,17 +28,13 @@ async def _kill_a_holder(server: ZooKeeperServer, key: str, function: str) -> li
             entering = asyncio.create_task(visits.stay(mine))
             await in_line(mine, key, 2)
             dead.kill()
-            began = asyncio.get_running_loop().time()
-            async with asyncio.timeout(2 * SESSION):
+            async with asyncio.timeout(SESSION + TICK + LATE):
                 await entering
-            took = asyncio.get_running_loop().time() - began
-        figure(f"the next one was inside {took:.3f}s after the holder was killed, of a session of {SESSION}s")
-        assert took <= SESSION + TICK + LATE
     return [*dead.events(), *visits.events]
 
 
 async def test_a_killed_holder_costs_its_session(server: ZooKeeperServer, key: str) -> None:
-    """And no more than a tick and a moment of notice beyond it; its fence is the smaller one."""
+    """And a tick; how little beyond is measured by benchmarks.ends. Its fence is the smaller one."""
     history = stays(await _kill_a_holder(server, key, CONTEND))
     assert len(history) == 2
     assert check_exclusion(history) + check_fencing(history) == []

@@ -6,6 +6,8 @@ import pytest
 
 from aiodlock.testing.servers import ZooKeeperEnsemble, ZooKeeperServer, require
 
+pytestmark = pytest.mark.timeout(180)  # three servers start, on a busy machine one after the other
+
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:

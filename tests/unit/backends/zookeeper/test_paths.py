@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiodlock._core.line import LineId, Ticket, TicketId
 from aiodlock.backends.zookeeper.address import Address
-from aiodlock.backends.zookeeper.paths import Node, follows, in_order, line_of, parse, path_of, prefix_of
+from aiodlock.backends.zookeeper.paths import Node, in_order, line_of, parse, path_of, prefix_of
 from aiodlock.backends.zookeeper.record import Record
 from aiodlock.errors import ConfigurationError
 from tests.acceptance import acceptance
@@ -33,14 +31,6 @@ def test_every_name_reads_back_as_its_ticket(id_: str, weight: int, number: int)
     assert parse(name, size=1 << 30) == Node(name, TicketId(id_), weight, number)
 
 
-@given(st.integers(FIRST, LAST), st.integers(1, 1000))
-def test_numbers_go_on_from_the_largest_to_the_smallest(number: int, steps: int) -> None:
-    later = (number + steps + (1 << 31)) % (1 << 32) - (1 << 31)
-    assert follows(later, number)
-    assert not follows(number, later)
-    assert not follows(number, number)
-
-
 @acceptance(58)
 @given(st.integers(FIRST, LAST), st.permutations(range(20)))
 def test_a_line_is_in_order_also_over_that_end(first: int, order: list[int]) -> None:
@@ -50,7 +40,6 @@ def test_a_line_is_in_order_also_over_that_end(first: int, order: list[int]) -> 
 
     nodes = in_order(map(name, order), size=1)
     assert [node.id for node in nodes] == [f"t{position}" for position in range(20)]
-    assert all(follows(b.number, a.number) for a, b in itertools.pairwise(nodes))
 
 
 def test_others_nodes_are_full_weights_or_readers() -> None:
