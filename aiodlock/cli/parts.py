@@ -77,12 +77,13 @@ async def _shop(sale: Sale, number: int) -> None:
 
 
 async def _relay(sale: Sale, number: int) -> None:
-    from aiodlock.inventory.orders import OutboxRelay, Publisher
+    from aiodlock.inventory.orders import OutboxRelay
 
-    async with connect(sale.backend) as locks:
-        stock, publisher = sale.stock_of(locks), Publisher(sale.orders)
-        async with OutboxRelay(stock, publisher, topic=sale.topic) as relay:
-            await _tell_for_ever(lambda: {"done": relay.published})
+    async with (
+        connect(sale.backend) as locks,
+        OutboxRelay(sale.stock_of(locks), sale.orders, topic=sale.topic) as relay,
+    ):
+        await _tell_for_ever(lambda: {"done": relay.published})
 
 
 async def _writer(sale: Sale, number: int) -> None:

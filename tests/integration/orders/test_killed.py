@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 import aiodlock
-from aiodlock.inventory.orders import OrderWriter, OutboxRelay, Publisher
+from aiodlock.inventory.orders import OrderWriter, OutboxRelay
 from aiodlock.testing.processes import Worker
 from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer
 from tests.integration.orders.conftest import Shop, landed
@@ -76,7 +76,7 @@ async def test_whoever_is_killed_each_accepted_order_is_one_row(
     async with aiodlock.connect(redis.url) as locks:  # what the crew left is taken up
         stock = locks.stock(shop.stock.key, segments=3, outbox=True)
         async with (
-            OutboxRelay(stock, Publisher(kafka.bootstrap), topic=topic),
+            OutboxRelay(stock, kafka.bootstrap, topic=topic),
             OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer,
         ):
             await landed(writer, Shop(stock), within=60)

@@ -55,7 +55,7 @@ async def test_every_accepted_order_is_one_row(
 ) -> None:
     """Taken, confirmed and returned ones; refused ones leave no trace. The outbox is empty in the end."""
     async with (
-        OutboxRelay(shop.stock, Publisher(kafka.bootstrap), topic=topic) as relay,
+        OutboxRelay(shop.stock, kafka.bootstrap, topic=topic) as relay,
         OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer,
     ):
         await shop.sell(600)
@@ -135,7 +135,7 @@ async def test_reservations_go_back_while_only_the_relay_looks(
     await shop.stock.load(5)
     await shop.stock.reserve(buyer="ann", order="o-1", hold_for=0.1)
     async with (
-        OutboxRelay(shop.stock, Publisher(kafka.bootstrap), topic=topic),
+        OutboxRelay(shop.stock, kafka.bootstrap, topic=topic),
         OrderWriter(kafka.bootstrap, mariadb.url, topic=topic) as writer,
     ):
         await rows_become(writer, shop.stock.key, (1, 0, 1))
@@ -409,7 +409,7 @@ async def test_books_that_do_not_agree_are_told(
         await until(lambda: has_part(writer))
         books = await reconcile(shop.stock, writer)
         assert (books.in_outbox, books.is_settled, books.is_balanced) == (1, False, False)
-        async with OutboxRelay(shop.stock, Publisher(kafka.bootstrap), topic=topic):
+        async with OutboxRelay(shop.stock, kafka.bootstrap, topic=topic):
             await rows_become(writer, shop.stock.key, (1, 2, 0))
             await until(lambda: is_empty(shop))
         assert (await reconcile(shop.stock, writer)).is_balanced

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import aiodlock
-from aiodlock.inventory.orders import OrderWriter, OutboxRelay, Publisher
+from aiodlock.inventory.orders import OrderWriter, OutboxRelay
 from aiodlock.testing.history import Recorder
 
 
@@ -13,7 +13,7 @@ async def relay(record: Recorder, *, redis: str, kafka: str, stock: str, topic: 
     """Publish until killed; tell how much after each look."""
     async with aiodlock.connect(redis) as locks:
         shelf = locks.stock(stock, segments=3, outbox=True)
-        async with OutboxRelay(shelf, Publisher(kafka, patience=5.0), topic=topic) as working:
+        async with OutboxRelay(shelf, kafka, topic=topic, patience=5.0) as working:
             await _tell(record, lambda: working.published)
 
 

@@ -25,8 +25,14 @@
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
 -- part: begin
--- Roll back whatever fails, lock the stock, compare the terms, and do what is due. One that is over is not there any more.
+    -- include undo
+    -- include enter
+
+-- part: undo
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+
+-- part: enter
+-- Lock the stock, compare the terms, and do what is due. One that is over is not there any more.
     START TRANSACTION;
     -- include lock
     IF v_kept <= v_now THEN
@@ -394,7 +400,8 @@ goods: BEGIN
 END
 
 -- name: stock_outbox
--- Drop the entries up to p_done, and read what comes next, p_most at most.
+-- Drop the entries up to p_done, and read what comes next, p_most at most. A relay looks many times a second: where nothing is
+-- there and nothing due, that locks and commits nothing.
 -- answer   number and movements of each, oldest first
 CREATE PROCEDURE aiodlock_stock_outbox(
     IN p_stock VARBINARY(255), IN p_segments BIGINT, IN p_memory BIGINT, IN p_once TINYINT, IN p_outbox TINYINT,
@@ -402,7 +409,16 @@ CREATE PROCEDURE aiodlock_stock_outbox(
 SQL SECURITY INVOKER
 goods: BEGIN
     -- include goods
-    -- include begin
+    -- include undo
+    IF p_done = 0 AND NOT EXISTS(SELECT 1 FROM aiodlock_stock_outbox WHERE stock = p_stock)
+       AND EXISTS(SELECT 1 FROM aiodlock_stocks WHERE stock = p_stock
+                  AND segments = p_segments AND memory = p_memory AND once = p_once AND outbox = p_outbox)
+       AND NOT EXISTS(SELECT 1 FROM aiodlock_stock_orders WHERE stock = p_stock AND state IN (1, 2, 3, 4)
+                      AND ends <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) THEN
+        SELECT NULL, NULL LIMIT 0;
+        LEAVE goods;
+    END IF;
+    -- include enter
     IF p_done > 0 THEN DELETE FROM aiodlock_stock_outbox WHERE stock = p_stock AND number <= p_done; END IF;
     -- include end
     SELECT number, movements FROM aiodlock_stock_outbox WHERE stock = p_stock ORDER BY number LIMIT p_most;
