@@ -32,7 +32,7 @@ async def until_published(publisher: Publisher, topic: str) -> None:
 
 @pytest.mark.timeout(180)
 async def test_a_broker_that_was_away_in_good_order_meets_another_producer(kafka: KafkaServer, topic: str) -> None:
-    """It was stopped for longer than a request may take, which can break a producer for good; when it is back, we are."""
+    """It was stopped for longer than a request may take, which can break a producer for good."""
     async with Publisher(kafka.bootstrap, patience=3.0) as publisher:
         await until_published(publisher, topic)
         before, replaced = publisher._producer, publisher.replaced
