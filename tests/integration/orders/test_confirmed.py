@@ -14,6 +14,8 @@ from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisReplica, RedisServer, require
 from tests.integration.orders.conftest import until
 
+pytestmark = pytest.mark.timeout(120)  # servers that are silent for a while, on a busy machine
+
 
 class Noted(Publisher):
     """Publishes nowhere, and notes what."""

@@ -38,6 +38,8 @@ from tests.integration.orders.conftest import (
     until,
 )
 
+pytestmark = pytest.mark.timeout(120)  # servers that are silent for a while, on a busy machine
+
 
 async def read(kafka: KafkaServer, topic: str, count: int) -> list[bytes]:
     """Return the values of a topic, once *count* different ones are there."""
@@ -620,6 +622,22 @@ def test_a_sink_drops_the_oldest_and_counts() -> None:
         sink(StockTaken("sku", f"o-{number}", 1, 0))
     assert sink.dropped == 2
     assert [json.loads(value)["order"] for _, value in sink._events] == ["o-2", "o-3", "o-4"]
+
+
+async def test_what_a_sink_could_not_tell_at_its_end_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the broker behaves: here it says nothing at all."""
+
+    async def say_nothing(self: Publisher, *_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Publisher, "publish", say_nothing)
+    sink = KafkaSink("127.0.0.1:1", topic="events", patience=0.1)
+    async with sink:
+        for number in range(3):
+            sink(StockTaken("sku", f"o-{number}", 1, 0))
+        await until(lambda: has_begun(sink))
+        sink(StockTaken("sku", "o-3", 1, 0))
+    assert (sink.published, sink.dropped, sink.waiting) == (0, 4, 0)
 
 
 def test_a_message_survives_its_way() -> None:

@@ -15,6 +15,8 @@ from aiodlock.testing.history import check_conservation
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisReplica, RedisServer, SentinelService, require
 
+pytestmark = pytest.mark.timeout(120)  # who is not answered waits for all of his patience
+
 _keys = map("failover-{}".format, itertools.count(1))
 
 
@@ -66,6 +68,7 @@ async def test_without_confirmation_accepted_orders_are_lost(master: RedisServer
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
 async def test_a_failover_under_load_balances() -> None:
     """The master dies in the middle of the rush; every order in doubt is asked for again, and then the books agree."""
     require(RedisServer)
