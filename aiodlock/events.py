@@ -113,7 +113,7 @@ class SetupDoubted(Event):
 
 @dataclass(frozen=True, slots=True)
 class StockTaken(Event):
-    """An order has its articles; told each time that it was asked for."""
+    """An order has its articles; told each time that it was asked for. What happened once is in the outbox."""
 
     name: ClassVar[str] = "stock.taken"
     key: str
@@ -124,7 +124,7 @@ class StockTaken(Event):
 
 @dataclass(frozen=True, slots=True)
 class StockReturned(Event):
-    """An order was put back."""
+    """An order was put back; told each time that it was asked for. What happened once is in the outbox."""
 
     name: ClassVar[str] = "stock.returned"
     key: str

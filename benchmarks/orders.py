@@ -20,7 +20,7 @@ import asyncmy
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 import aiodlock
-from aiodlock.inventory.orders import OrderWriter, OutboxRelay, Publisher, make_topics
+from aiodlock.inventory.orders import OrderWriter, OutboxRelay, make_topics
 from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer
 from benchmarks.core import Check, verdict
 from benchmarks.figures import Spread
@@ -101,8 +101,7 @@ async def ours(servers: Servers, count: int) -> tuple[float, float]:
         locks = await stack.enter_async_context(aiodlock.connect(servers.redis.url))
         stock = locks.stock(topic, segments=16, once_per_buyer=True, outbox=True)
         await stock.load(count)
-        publisher = Publisher(servers.kafka.bootstrap)
-        await stack.enter_async_context(OutboxRelay(stock, publisher, topic=topic, idle=0.01))
+        await stack.enter_async_context(OutboxRelay(stock, servers.kafka.bootstrap, topic=topic, idle=0.01))
         writer = OrderWriter(servers.kafka.bootstrap, servers.mariadb.url, topic=topic, group=topic)
         await stack.enter_async_context(writer)
         while not writer.has_part:  # noqa: ASYNC110 (its start is not part of the race)

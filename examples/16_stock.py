@@ -33,9 +33,9 @@ async def main() -> None:
 
         back = await stock.put_back(buyer="buyer-0", order="order-0")
         print(f"order-0: {back}, left: {(await stock.remaining()).total}")
-        await stock.reserve(buyer="late", order="order-late", hold_for=0.1)
-        print(f"reserved for a tenth of a second, left: {(await stock.remaining()).total}")
-        await asyncio.sleep(0.2)
+        await stock.reserve(buyer="late", order="order-late", hold_for=1.0)
+        print(f"reserved for a second, left: {(await stock.remaining()).total}")
+        await asyncio.sleep(1.2)
         print(f"not paid: {await stock.confirm(buyer='late', order='order-late')}")
         print(f"the books balance: {(await stock.audit()).is_balanced}")
         await stock.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import heapq
 import itertools
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -57,6 +58,12 @@ class Ledger:
     """The stock of one key, on the terms of its first use."""
 
     def __init__(self, terms: Terms) -> None:
+        self._outbox: deque[Entry] = deque()
+        self._numbers = itertools.count(1)
+        self.begin(terms)
+
+    def begin(self, terms: Terms) -> None:
+        """Know nothing but what stands in the outbox."""
         self.terms = terms
         self.is_open = False
         self.left = [0] * terms.segments
@@ -65,8 +72,12 @@ class Ledger:
         self._buyers: dict[str, str] = {}
         self._operations: dict[str, float] = {}
         self._due: list[tuple[float, int, str]] = []  # a heap; entries that no longer hold are skipped
-        self._outbox: deque[Entry] = deque()
-        self._numbers = itertools.count(1)
+        self._ends = math.inf  # of a closed one
+
+    def is_over(self, now: float) -> bool:
+        """Whether it is closed, and nothing of it is remembered any more: then another may begin."""
+        self._do_due(now)
+        return not self.is_open and self._ends <= now
 
     # --- verbs -------------------------------------------------------------------------------------------------
 
@@ -96,16 +107,17 @@ class Ledger:
         self._write_out(moved)
         return answers
 
-    def confirm(self, order: str, now: float) -> Taken | Returned:
-        """Keep a reservation for good; return what the order has."""
+    def confirm(self, order: str, buyer: str, now: float) -> Taken | Returned | AlreadyTaken:
+        """Keep a reservation of *buyer* for good; return what the order has."""
         self._do_due(now)
         record = self._orders.get(order)
         if record is None or record.state not in _HAS:
             return Returned(record.quantity if record else 0)
-        if record.state is _State.RESERVED:
-            record.state = _State.TAKEN
-            self._plan(order, now + self.terms.memory)
-            self._write_out([_movement(Move.CONFIRMED, order, record)])
+        if record.buyer != buyer:
+            return AlreadyTaken(order, record.buyer)
+        moved: list[Movement] = []
+        self._keep(order, record, now, moved)
+        self._write_out(moved)
         assert isinstance(record.answer, Taken)
         return record.answer
 
@@ -135,12 +147,13 @@ class Ledger:
     def audit(self, now: float) -> Audit:
         self._do_due(now)
         orders = sum(record.quantity for record in self._orders.values() if record.state in _HAS)
-        return Audit(self.loaded, self.accepted, self.returned, self.forgotten, orders, tuple(self.left))
+        sums = (self.loaded, self.accepted, self.returned, self.forgotten, orders)
+        return Audit(*sums, tuple(self.left), outbox=len(self._outbox))
 
     def close(self, now: float) -> Remaining:
         """Sell nothing more; what was taken can still be confirmed and put back."""
         self._do_due(now)
-        self.is_open = False
+        self.is_open, self._ends = False, now + 2 * self.terms.memory
         return Remaining(tuple(self.left))
 
     def outbox(self, done: str, most: int, now: float) -> list[Entry]:
@@ -160,8 +173,13 @@ class Ledger:
 
     def _take(self, take: Take, now: float, moved: list[Movement]) -> Sale:
         if record := self._orders.get(take.order):
-            same = (record.buyer, record.quantity) == (take.buyer, take.quantity)
-            return record.answer if same or record.state not in _HAS else AlreadyTaken(take.order, record.buyer)
+            if record.state not in _HAS:
+                return record.answer
+            if (record.buyer, record.quantity) != (take.buyer, take.quantity):
+                return AlreadyTaken(take.order, record.buyer)
+            if not take.hold_for:
+                self._keep(take.order, record, now, moved)
+            return record.answer
         if self.terms.once_per_buyer and (other := self._buyers.get(take.buyer)):
             return self._refuse(take, AlreadyTaken(other, take.buyer), now)
         if not self.is_open or take.quantity > sum(self.left):
@@ -177,6 +195,13 @@ class Ledger:
         self._plan(take.order, now + (take.hold_for or self.terms.memory))
         moved.append(_movement(move, take.order, record))
         return record.answer
+
+    def _keep(self, order: str, record: _Order, now: float, moved: list[Movement]) -> None:
+        """Make a reservation one that stays."""
+        if record.state is _State.RESERVED:
+            record.state = _State.TAKEN
+            self._plan(order, now + self.terms.memory)
+            moved.append(_movement(Move.CONFIRMED, order, record))
 
     def _refuse(self, take: Take, answer: SoldOut | AlreadyTaken, now: float) -> Sale:
         """Refuse; where another copy of the wish may still be on its way, so that it meets the same."""
@@ -211,6 +236,8 @@ class Ledger:
 
     def _plan(self, order: str, ends: float) -> None:
         self._orders[order].ends = ends
+        if not self.is_open:
+            self._ends = ends + self.terms.memory
         heapq.heappush(self._due, (ends, next(self._numbers), order))
 
     def _do_due(self, now: float) -> None:

@@ -69,7 +69,10 @@ class Segment(Protocol):
     """One segment on its server: every verb is one atomic step there. All can be repeated; see the module."""
 
     def claim(self, orders: Sequence[tuple[str, str]]) -> Awaitable[Sequence[str] | Differs]:
-        """Give each order to its buyer, unless it is another's; return whose they are."""
+        """Give each order to its buyer, unless it is another's; return whose they are.
+
+        Nobody, the empty name, is given nothing, and may ask.
+        """
         ...
 
     def take(self, takes: Sequence[Take], arrivals: Arrivals) -> Awaitable[Sequence[Sale | None] | Differs]:
@@ -80,7 +83,7 @@ class Segment(Protocol):
         """Remember each refusal, unless the order is known; return what it answers from now on."""
         ...
 
-    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]: ...
+    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | AlreadyTaken | Differs]: ...
 
     def put_back(self, order: str, buyer: str) -> Awaitable[Returned | AlreadyTaken | Differs]: ...
 

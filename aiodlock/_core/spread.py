@@ -59,6 +59,7 @@ _T = TypeVar("_T")
 
 _ROUNDS = 20  # tries of an order whose articles others have fetched meanwhile, before it has to be sent again
 _RECOUNTS = 10
+_NOBODY = ""  # whom no order is given to, and who may ask whose it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,16 @@ class SpreadStockroom:
     async def take(self, takes: Sequence[Take]) -> Sequence[Sale] | Differs:
         return await self._or_differs(lambda: self._take(takes))
 
-    async def confirm(self, order: str, buyer: str) -> Taken | Returned | Differs:
-        return await self._home(buyer).confirm(order, buyer)
+    async def confirm(self, order: str, buyer: str) -> Taken | Returned | AlreadyTaken | Differs:
+        async def verb() -> Taken | Returned | AlreadyTaken:
+            kept: Taken | Returned | AlreadyTaken
+            (kept,) = await self._ask(self._home(buyer).confirm(order, buyer))
+            if kept != Returned(0):
+                return kept
+            (owner,) = await self._claim([(order, _NOBODY)])  # it may live elsewhere: with whom?
+            return AlreadyTaken(order, owner) if owner not in {buyer, _NOBODY} else kept
+
+        return await self._or_differs(verb)
 
     async def put_back(self, order: str, buyer: str) -> Returned | AlreadyTaken | Differs:
         async def verb() -> Returned | AlreadyTaken | Differs:
@@ -356,6 +365,7 @@ def _sum_of(audits: Sequence[Audit]) -> Audit:
         sum(one.forgotten for one in audits),
         sum(one.orders for one in audits),
         tuple(left for one in audits for left in one.segments),
+        sum(one.outbox for one in audits),
     )
 
 

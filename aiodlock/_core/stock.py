@@ -125,7 +125,8 @@ class Remaining:
 class Audit:
     """The books: counted as it happened, and counted again, order by order.
 
-    `orders` is what the orders have that are still remembered, `forgotten` what those had that no longer are.
+    `orders` is what the orders have that are still remembered, `forgotten` what those had that no longer are. `outbox`
+    says how many entries nobody has done with, each of one step.
     """
 
     loaded: int
@@ -134,6 +135,7 @@ class Audit:
     forgotten: int
     orders: int
     segments: tuple[int, ...]
+    outbox: int = 0
 
     @property
     def left(self) -> int:

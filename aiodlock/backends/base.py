@@ -201,11 +201,12 @@ class Stockroom(Protocol):
 
         An order is tried in its home segment, then in the others around; where none has enough but all have, home is
         filled up from them. A refusal of one sent `again` is remembered, so that a copy which arrives late meets it.
+        One that is reserved, and asked for without a time to hold it, is kept for good.
         """
         ...
 
-    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
-        """Keep a reservation for good; return what the order has."""
+    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | AlreadyTaken | Differs]:
+        """Keep a reservation of *buyer* for good; return what the order has."""
         ...
 
     def put_back(self, order: str, buyer: str) -> Awaitable[Returned | AlreadyTaken | Differs]:
@@ -219,11 +220,15 @@ class Stockroom(Protocol):
         ...
 
     def audit(self) -> Awaitable[Audit | Differs]:
-        """Count again, order by order."""
+        """Count again, order by order, and the entries of the outbox."""
         ...
 
     def close(self) -> Awaitable[Remaining | Differs]:
-        """Sell nothing more. What was taken can be confirmed and put back as long as it is remembered."""
+        """Sell nothing more. What was taken can be confirmed and put back as long as it is remembered.
+
+        Twice the memory after it was last changed, at the earliest, all of it is forgotten but the outbox, and another
+        sale of the key begins from nothing.
+        """
         ...
 
     def outbox(self, done: str, most: int) -> Awaitable[Sequence[Entry] | Differs]:

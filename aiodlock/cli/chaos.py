@@ -1,4 +1,4 @@
-"""Chaos: parts of a sale are killed while it runs, at random, and nobody so often that there is no end to it."""
+"""Chaos: parts of a sale are killed while it runs: one of each kind, then at random, and nobody without an end."""
 
 from __future__ import annotations
 
@@ -32,6 +32,11 @@ class Victim(Protocol):
     @property
     def is_at_work(self) -> bool: ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended by itself, and there will be nothing to kill any more."""
+        ...
+
     async def strike(self) -> bool:
         """Kill it; return whether there was something to kill."""
         ...
@@ -41,6 +46,7 @@ class Connection:
     """The writer's connection to the database, ended by the database."""
 
     role = "connection"
+    is_over = False
 
     def __init__(self, writer: Part, database: str) -> None:
         self._writer = writer
@@ -68,6 +74,8 @@ class Connection:
 class Machine:
     """A server of our own: killed, and started again with what it has on disk."""
 
+    is_over = False
+
     def __init__(self, role: str, server: Server, *, is_busy: Callable[[], bool]) -> None:
         self.role = role
         self._server = server
@@ -89,34 +97,44 @@ class Machine:
 
 
 class Chaos:
-    """Kills machines of ours once first, as soon as they are at work, then everybody in any order."""
+    """Kills one of each role first, as soon as it is at work, then everybody in any order.
+
+    A machine is the first of all, and who works for it the next, at once: while it is away nobody can get done.
+    """
 
     def __init__(self, victims: Sequence[Victim], *, seed: int, told: Callable[[str], None]) -> None:
         self._dice = random.Random(seed)
-        self._first: list[Victim] = [victim for victim in victims if isinstance(victim, Machine)]
+        self._victims = sorted(victims, key=lambda victim: not isinstance(victim, Machine))
+        self._roles = [*dict.fromkeys(victim.role for victim in self._victims)]  # of whom none was killed yet
         self._then = [victim for _ in range(_ROUNDS) for victim in self._dice.sample(victims, len(victims))]
         self._told = told
 
     @property
     def is_due(self) -> bool:
-        """Whether a machine that has to be killed once was not yet."""
-        return bool(self._first)
+        """Whether a role of which one has to be killed was spared so far."""
+        return any(not victim.is_over for victim in self._first())
 
     async def run(self) -> None:
         """Go on until everybody had his turns.
 
         Cancellation: who was killed is begun again by whoever owns it.
         """
-        for plan in (self._first, self._then):
-            while plan:
-                await self._next_of(plan)
+        while self.is_due:
+            if victim := await self._strike_one_of(self._first()):
+                self._roles.remove(victim.role)
+        while self._then:
+            if victim := await self._strike_one_of(self._then):
+                self._then.remove(victim)
+                await asyncio.sleep(self._dice.uniform(*_PAUSE))
 
-    async def _next_of(self, plan: list[Victim]) -> None:
+    def _first(self) -> list[Victim]:
+        return [victim for victim in self._victims if victim.role in self._roles]
+
+    async def _strike_one_of(self, plan: Sequence[Victim]) -> Victim | None:
+        """Strike the first who is at work, and return it; nobody, after a while, if there was nothing to kill."""
         victim = next((one for one in plan if one.is_at_work), None)
-        if victim is None:
+        if victim is None or not await victim.strike():
             await asyncio.sleep(_LOOK_EVERY)
-            return
-        if await victim.strike():
-            self._told(victim.role)
-        plan.remove(victim)
-        await asyncio.sleep(self._dice.uniform(*_PAUSE))
+            return None
+        self._told(victim.role)
+        return victim

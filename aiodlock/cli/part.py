@@ -24,7 +24,7 @@ class Part:
         self.role = role
         self.facts: dict[str, int] = {}  # what it told last
         self.waits: Counter[int] = Counter()  # how many buyers waited, by bin, in all its lives
-        self.is_done = False
+        self.is_over = False
         self.is_at_work = False  # has told something since it was started
         self._command = (sys.executable, "-m", "aiodlock.cli.parts", role, str(number))
         self._sale = sale
@@ -37,10 +37,10 @@ class Part:
         Cancellation: its process is killed.
         """
         vain = 0
-        while not self.is_done:
+        while not self.is_over:
             code = await self._live()
             if code == 0:
-                self.is_done = True
+                self.is_over = True
             elif self._is_struck:  # -9, or anything if it was about to end by itself: see `Popen.send_signal`
                 vain = 0
             elif code == UNAVAILABLE and vain < _MOST_VAIN:

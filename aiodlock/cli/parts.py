@@ -14,16 +14,22 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from aiodlock._core.stock import Sale as Answer
 from aiodlock.cli.course import bin_of
 from aiodlock.client import LockClient, connect
 from aiodlock.errors import BackendUnavailableError
 from aiodlock.inventory.stock import SegmentedStock
 
-__all__ = ["UNAVAILABLE", "Sale", "main"]
+__all__ = ["UNAVAILABLE", "Sale", "main", "order_of"]
 
 UNAVAILABLE = 75  # the status of a part whose server is not there: begin it again a little later
 
 _TELL_EVERY = 0.1
+
+
+def order_of(buyer: int) -> str:
+    """Return the id of a buyer's order."""
+    return f"order-{buyer}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,10 @@ class Sale:
         """Return its stock."""
         return locks.stock(self.key, segments=self.segments, once_per_buyer=True, outbox=True, patience=60.0)
 
+    async def buy(self, stock: SegmentedStock, buyer: int) -> Answer:
+        """Ask for what a buyer wants: the same each time."""
+        return await stock.take(buyer=f"buyer-{buyer}", order=order_of(buyer))
+
     def encode(self) -> bytes:
         """Return it as JSON."""
         return json.dumps(asdict(self)).encode()
@@ -64,7 +74,7 @@ async def _shop(sale: Sale, number: int) -> None:
             nonlocal served
             for buyer in buyers:
                 asked = time.perf_counter()
-                await stock.take(buyer=f"buyer-{buyer}", order=f"order-{buyer}")
+                await sale.buy(stock, buyer)
                 waits[bin_of(time.perf_counter() - asked)] += 1
                 served += 1
 
@@ -77,12 +87,13 @@ async def _shop(sale: Sale, number: int) -> None:
 
 
 async def _relay(sale: Sale, number: int) -> None:
-    from aiodlock.inventory.orders import OutboxRelay, Publisher
+    from aiodlock.inventory.orders import OutboxRelay
 
-    async with connect(sale.backend) as locks:
-        stock, publisher = sale.stock_of(locks), Publisher(sale.orders)
-        async with OutboxRelay(stock, publisher, topic=sale.topic) as relay:
-            await _tell_for_ever(lambda: {"done": relay.published})
+    async with (
+        connect(sale.backend) as locks,
+        OutboxRelay(sale.stock_of(locks), sale.orders, topic=sale.topic) as relay,
+    ):
+        await _tell_for_ever(lambda: {"done": relay.published})
 
 
 async def _writer(sale: Sale, number: int) -> None:

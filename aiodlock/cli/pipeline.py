@@ -8,12 +8,12 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 
-from aiodlock._core.stock import Audit
+from aiodlock._core.stock import Audit, Taken
 from aiodlock.cli.chaos import Chaos, Connection, Machine, Victim
 from aiodlock.cli.company import Company
 from aiodlock.cli.course import Course, Diary
 from aiodlock.cli.part import Part
-from aiodlock.cli.parts import Sale
+from aiodlock.cli.parts import Sale, order_of
 from aiodlock.client import connect
 from aiodlock.errors import BackendError
 from aiodlock.inventory.stock import SegmentedStock
@@ -23,6 +23,7 @@ __all__ = ["Pipeline", "Result"]
 
 _SETTLED_WITHIN = 90.0
 _LOOK_EVERY = 0.1
+_MOST_ASKED = 5_000  # at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ class Pipeline:
                 landed = time.perf_counter()
             audit = await stock.audit()
             await stock.close()
-        return self._result(audit, seconds=landed - began, lag=landed - sold)
+            is_told_right = await self._accepted(stock) == await self._written()
+        return self._result(audit, is_told_right, seconds=landed - began, lag=landed - sold)
 
     async def _prepare(self) -> None:
         """Make the topics, and see that the database is there: who writes to it would try again without an end."""
@@ -109,6 +111,23 @@ class Pipeline:
             self._rows = (await counter.rows(self.sale.key)).orders
         self._diary.look(self.sale.stock - sum(left), left, rows=self._rows)
 
+    async def _accepted(self, stock: SegmentedStock) -> set[str]:
+        """Ask the closed stock for the order of each buyer: it answers for those that it knows, and takes nothing."""
+        accepted: set[str] = set()
+        for start in range(0, self.sale.buyers, _MOST_ASKED):
+            some = range(self.sale.buyers)[start : start + _MOST_ASKED]
+            sales = await asyncio.gather(*(self.sale.buy(stock, buyer) for buyer in some))
+            accepted.update(order_of(buyer) for buyer, sale in zip(some, sales, strict=True) if isinstance(sale, Taken))
+        return accepted
+
+    async def _written(self) -> set[str]:
+        """Return the orders that have a row."""
+        from aiodlock.inventory.orders.database import Database
+
+        async with Database(self.sale.into) as database:
+            ask = "SELECT order_id FROM aiodlock_orders WHERE stock = %s AND state < 4"
+            return {bytes(order).decode() for (order,) in await database.query(ask, (self.sale.key.encode(),))}
+
     def _victims(self, redis: Server | None) -> list[Victim]:
         victims: list[Victim] = [*self._shops, self._relay, self._writer, Connection(self._writer, self.sale.into)]
         if redis is not None:
@@ -123,7 +142,7 @@ class Pipeline:
         self._killed[role] += 1
         self._diary.mark(f"{role} killed")
 
-    def _result(self, audit: Audit, *, seconds: float, lag: float) -> Result:
+    def _result(self, audit: Audit, is_told_right: bool, *, seconds: float, lag: float) -> Result:
         for shop in self._shops:
             self._diary.waited(shop.waits)
         return Result(
@@ -135,6 +154,6 @@ class Pipeline:
             rows=self._rows,
             oversold=max(0, audit.accepted - audit.returned - self.sale.stock),
             killed=dict(self._killed),
-            is_balanced=audit.is_balanced and self._rows == audit.accepted == self._expected,
+            is_balanced=audit.is_balanced and is_told_right and self._rows == audit.accepted == self._expected,
             course=self._diary.course(),
         )

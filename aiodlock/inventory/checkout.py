@@ -56,7 +56,9 @@ class Checkout:
             self._at_work()  # raises
         _check(buyer, order, quantity)
         if engine.waiting >= engine.most_waiters:
-            raise TooManyWaitersError(order, f"{engine.waiting} tasks wait already: shed load")
+            raise TooManyWaitersError(
+                self._terms.key, f"stock {self._terms.key!r}: {engine.waiting} tasks wait already, shed load"
+            )
         engine.waiting += 1
         home = segment_of(buyer, self._terms.segments)
         take = _to_take((order, buyer, quantity, home, hold_for, False))
@@ -135,13 +137,16 @@ class Checkout:
 
     def _unknown(self, take: Take, error: BackendError) -> Exception:
         if not self.engine.is_open:
-            return ClientClosedError(f"the client was closed before order {take.order!r} was answered")
+            return ClientClosedError(f"the client was closed before {self._named(take)} was answered")
         if not isinstance(error, BackendUnavailableError):
             return error
         advice = "it may or may not be taken: take it again under its id, or put it back"
-        unknown = BackendUnavailableError(f"no answer to order {take.order!r}, {advice} ({error})")
+        unknown = BackendUnavailableError(f"no answer to {self._named(take)}, {advice} ({error})")
         unknown.__cause__ = error
         return unknown
+
+    def _named(self, take: Take) -> str:
+        return f"order {take.order!r} of stock {self._terms.key!r}"
 
     def _note_doubt(self, wishes: Sequence[_Wish]) -> None:
         self._in_doubt.update((take.order, None) for take, _ in wishes)

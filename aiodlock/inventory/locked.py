@@ -24,6 +24,7 @@ class LockedSale:
     def __init__(self, hot: SegmentedLock) -> None:
         self._hot = hot
         self._empty: set[int] = set()
+        self._restocks = 0
 
     async def buy(self, buyer: str, sell: Callable[[SegmentHold], Awaitable[bool]]) -> bool:
         """Call *sell* under the lock of the buyer's segment, then of others, until it says True; return whether it did.
@@ -36,13 +37,16 @@ class LockedSale:
             async with self._hot.segment(segment) as hold:
                 if segment in self._empty:
                     continue
+                restocks = self._restocks
                 if await sell(hold):
                     return True
-                self._empty.add(segment)
+                if restocks == self._restocks:  # else *sell* may have looked before stock came
+                    self._empty.add(segment)
         return False
 
     def restocked(self) -> None:
-        """Forget which segments were empty."""
+        """Forget which segments were empty: to be called when the stock is there."""
+        self._restocks += 1
         self._empty.clear()
 
     def _route(self, buyer: str) -> Iterator[int]:

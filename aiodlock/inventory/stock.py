@@ -115,13 +115,17 @@ class SegmentedStock:
     async def reserve(self, *, buyer: str, order: str, hold_for: float, quantity: int = 1) -> Sale:
         """Take *quantity* for *hold_for* seconds: unless it is confirmed until then, it goes back by itself.
 
+        `take` of the same order confirms it too. Asked again, it says the same, and its time runs on from the first.
+
         Cancellation: the order may be reserved or not; it goes back by itself.
         """
         check_seconds("hold_for", hold_for, least=0.05, most=self._terms.memory)
         return await (self._checkout or self._open_checkout()).take(buyer, order, quantity, hold_for)
 
-    async def confirm(self, *, buyer: str, order: str) -> Taken | Returned:
+    async def confirm(self, *, buyer: str, order: str) -> Taken | Returned | AlreadyTaken:
         """Keep a reservation for good; `Returned` says that it is too late, or that there is no such order.
+
+        `AlreadyTaken` says that the order is another buyer's, and nothing was done.
 
         Cancellation: it is confirmed or not; ask again.
         """
@@ -164,7 +168,8 @@ class SegmentedStock:
     async def close(self) -> Remaining:
         """End the sale and return what is left; every further take is `SoldOut`.
 
-        Orders can be confirmed and put back as long as they are remembered; then the server forgets all of it.
+        Orders can be confirmed and put back as long as they are remembered; then the server forgets all of it, and
+        another sale of the key begins from nothing. What stands in the outbox stays until it is read.
 
         Cancellation: it is closed or not; ask again.
         """

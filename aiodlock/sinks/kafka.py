@@ -8,13 +8,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import json
 import time
 from collections import deque
+from typing import Unpack
 
 from aiodlock.events import Event
+from aiodlock.inventory.orders.access import Access
 from aiodlock.inventory.orders.keeper import Keeper
 from aiodlock.inventory.orders.publisher import Publisher
 from aiodlock.policy import check_count
@@ -23,26 +26,32 @@ __all__ = ["KafkaSink"]
 
 _IDLE = 0.05
 _MOST_IN_CALL = 1000
-_ENDED_WITHIN = 60.0
 _LAST_TRIES = 3
+_TORN_WITHIN = 20.0  # seconds that a publisher takes at most to let go of a broker
 
 
 class KafkaSink(Keeper):
     """Takes events without waiting, and publishes them in a task of its own from ``async with`` to its end.
 
     Each is JSON: its `name`, its facts and the time `at` which it was told, in seconds since 1970. Beyond *bound*
-    events that wait, the oldest are `dropped`. A broker that is away is tried again; an event may then come twice.
+    events that wait, the oldest are `dropped`. A broker that is away is tried again; an event may then come twice. At
+    the end three times *patience* are left for what waits, and the rest is `dropped`. *access*: TLS and SASL.
     """
 
-    def __init__(self, bootstrap: str, *, topic: str, bound: int = 10_000, patience: float = 10.0) -> None:
-        super().__init__(f"events to {topic}", idle=_IDLE, ended_within=_ENDED_WITHIN)
+    def __init__(
+        self, bootstrap: str, *, topic: str, bound: int = 10_000, patience: float = 10.0, **access: Unpack[Access]
+    ) -> None:
+        self._last_tries_within = _LAST_TRIES * patience
+        # A try that is called off sees its connection through first, for two more.
+        ended_within = self._last_tries_within + 2 * patience + 2 * _TORN_WITHIN
+        super().__init__(f"events to {topic}", idle=_IDLE, ended_within=ended_within)
         self.published = 0
         self.dropped = 0
         self._topic = topic
         self._events: deque[tuple[bytes, bytes]] = deque()
         self._under_way: list[tuple[bytes, bytes]] = []
         self._bound = check_count("bound", bound)
-        self._publisher = Publisher(bootstrap, patience=patience)
+        self._publisher = Publisher(bootstrap, patience=patience, **access)
 
     def __call__(self, event: Event) -> None:
         """Take an event; what `connect(on_event=)` wants."""
@@ -69,9 +78,16 @@ class KafkaSink(Keeper):
 
     async def _end(self) -> None:
         """Publish what was told last; a broker that is not well gets three tries."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._last_tries_within):
+                await self._publish_the_last()
+        self.dropped += self.waiting
+        self._events.clear()
+        self._under_way = []
+        await self._publisher.aclose()
+
+    async def _publish_the_last(self) -> None:
         for _ in range(_LAST_TRIES):
             with contextlib.suppress(Exception):
                 while self.waiting:
                     await self._step()
-        self.dropped += self.waiting
-        await self._publisher.aclose()

@@ -107,6 +107,36 @@ def one_more_is_sold(patch: pytest.MonkeyPatch) -> None:
     each(patch, oversell)
 
 
+@caught_by("who_comes_first_is_served_first")
+def the_last_is_the_first(patch: pytest.MonkeyPatch) -> None:
+    take = Ledger.take
+    patch.setattr(Ledger, "take", lambda self, takes, now: take(self, takes[::-1], now)[::-1])
+
+
+@caught_by("nobody_confirms_the_order_of_another")
+def anybody_may_confirm(patch: pytest.MonkeyPatch) -> None:
+    confirm = Ledger.confirm
+
+    def whoever(self: Ledger, order: str, buyer: str, now: float) -> Any:
+        return confirm(self, order, self._orders[order].buyer if order in self._orders else buyer, now)
+
+    patch.setattr(Ledger, "confirm", whoever)
+
+
+@caught_by("a_reservation_that_is_taken_stays")
+def what_is_reserved_stays_reserved(patch: pytest.MonkeyPatch) -> None:
+    def as_before(ledger: Ledger, take: Take, right: Any) -> Sale:
+        known = take.order in ledger._orders
+        return right(take._replace(hold_for=1.0)) if known else right(take)
+
+    each(patch, as_before)
+
+
+@caught_by("a_closed_sale_is_forgotten_and_another_begins")
+def a_closed_sale_is_kept_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "is_over", lambda self, now: False)
+
+
 @caught_by("one_order_per_buyer")
 def buyers_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     def forget_buyers(ledger: Ledger, take: Take, right: Any) -> Sale:

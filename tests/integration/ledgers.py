@@ -20,8 +20,6 @@ class Both:
 
     async def ask(self, verb: str, *arguments: Any) -> Any:
         answer = await getattr(self.room, verb)(*arguments)
-        if verb == "confirm":
-            arguments = arguments[:1]
         assert answer == getattr(self.ledger, verb)(*arguments, 0.0), (verb, arguments)
         return answer
 

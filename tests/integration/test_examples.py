@@ -64,7 +64,7 @@ PRINTS = {
     "16_stock": (
         "sold: 1000, sold out: 1000, left: 0\n"
         r"order-0: Returned\(quantity=1\), left: 1\n"
-        "reserved for a tenth of a second, left: 0\n"
+        "reserved for a second, left: 0\n"
         r"not paid: Returned\(quantity=1\)\n"
         "the books balance: True\n"
     ),

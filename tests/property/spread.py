@@ -56,7 +56,9 @@ class Place:
         return self
 
     def claim(self, orders: Sequence[tuple[str, str]]) -> list[str]:
-        return [self.claims.setdefault(order, buyer) for order, buyer in orders]
+        return [
+            self.claims.setdefault(order, buyer) if buyer else self.claims.get(order, "") for order, buyer in orders
+        ]
 
     def take(self, takes: Sequence[Take], arrivals: Arrivals) -> list[Sale | None]:
         self.arrive(arrivals)
@@ -71,8 +73,8 @@ class Place:
             self.books._orders.setdefault(take.order, _Order(_State.REFUSED, take.buyer, 0, 0, refusal))
         return [self.books.take([take], 0.0)[0] for take, _ in refusals]
 
-    def confirm(self, order: str, buyer: str) -> Taken | Returned:
-        return self.books.confirm(order, 0.0)
+    def confirm(self, order: str, buyer: str) -> Taken | Returned | AlreadyTaken:
+        return self.books.confirm(order, buyer, 0.0)
 
     def put_back(self, order: str, buyer: str) -> Returned | AlreadyTaken:
         return self.books.put_back(order, buyer, 0.0)

@@ -101,6 +101,8 @@ class Sales(RuleBasedStateMachine):
         assert type(answer) is expected if expected is Taken else answer == expected
         if expected is Taken and is_new and hold:
             self.reserved.add(order)
+        if expected is Taken and not hold:
+            self.reserved.discard(order)
         assert self.ledger.take([take], self.now) == [answer]
 
     @precondition(_begun)
@@ -111,10 +113,13 @@ class Sales(RuleBasedStateMachine):
         self.reserved &= set(self.model.has)
 
     @precondition(_begun)
-    @rule(order=ORDERS)
-    def confirm(self, order: str) -> None:
-        assert isinstance(self.ledger.confirm(order, self.now), Taken) == (order in self.model.has)
-        self.reserved.discard(order)
+    @rule(order=ORDERS, buyer=BUYERS)
+    def confirm(self, order: str, buyer: str) -> None:
+        answer, (owner, _) = self.ledger.confirm(order, buyer, self.now), self.model.has.get(order, ("", 0))
+        assert isinstance(answer, Taken) == (owner == buyer)
+        assert isinstance(answer, AlreadyTaken) == (owner not in {"", buyer})
+        if isinstance(answer, Taken):
+            self.reserved.discard(order)
 
     @precondition(_begun)
     @rule()

@@ -59,7 +59,7 @@ LAYERS = {
     "backends.mysql": _layer(*FACTS, "backends.base", packages="asyncmy"),
     "_core": _layer(*ENGINE),
     "locks": _layer(*ENGINE),
-    "inventory": _layer(*ENGINE, packages="aiokafka asyncmy"),
+    "inventory": _layer(*ENGINE, "locks", packages="aiokafka asyncmy"),
     "client": _layer(*FACE),
     "": _layer(*FACE),
     "sinks": _layer(*ALL, packages="aiokafka opentelemetry prometheus_client"),

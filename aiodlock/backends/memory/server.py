@@ -109,7 +109,7 @@ class MemoryServer:
         self.clock = clock or SystemClock()
         self._lines: dict[LineId, _Line] = {}
         self._latches: dict[LineId, _Latch] = {}
-        self._ledgers: dict[str, Ledger] = {}  # as long as the server: a stock is data
+        self._ledgers: dict[str, Ledger] = {}  # as long as the server: a stock is data, and so is its outbox
         self._most_kept = _FEW  # lines and latches, until those that are over are looked for
 
     def join(self, ticket: Ticket, client: Client, *, queue: bool, instead_of: TicketId | None) -> Answer:
@@ -198,8 +198,11 @@ class MemoryServer:
         return latch.left
 
     def ledger(self, terms: Terms) -> Ledger:
-        """Return the stock of a key; its first use sets the terms."""
-        return self._ledgers.setdefault(terms.key, Ledger(terms))
+        """Return the stock of a key; its first use sets the terms, until it was closed and is over."""
+        ledger = self._ledgers.setdefault(terms.key, Ledger(terms))
+        if ledger.is_over(self.clock.now()):
+            ledger.begin(terms)
+        return ledger
 
     def forget(self, client: Client) -> None:
         """Stop telling *client* of latches; its tickets live on until they leave or end."""

@@ -32,8 +32,8 @@ class MemoryStockroom:
     def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale] | Differs]:
         return self._do("take", lambda ledger, now: ledger.take(takes, now))
 
-    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
-        return self._do("confirm", lambda ledger, now: ledger.confirm(order, now))
+    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | AlreadyTaken | Differs]:
+        return self._do("confirm", lambda ledger, now: ledger.confirm(order, buyer, now))
 
     def put_back(self, order: str, buyer: str) -> Awaitable[Returned | AlreadyTaken | Differs]:
         return self._do("put_back", lambda ledger, now: ledger.put_back(order, buyer, now))

@@ -69,8 +69,8 @@ class MySQLStockroom:
             f"{call('stock_take', *self._begin)[:-1]}, {asked})", lambda rows, via: self._decoded(rows, decode)
         )
 
-    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
-        return self._send("confirm", _sale_of, order.encode())
+    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | AlreadyTaken | Differs]:
+        return self._send("confirm", _sale_of, order.encode(), buyer.encode())
 
     def put_back(self, order: str, buyer: str) -> Awaitable[Returned | AlreadyTaken | Differs]:
         return self._send("put_back", _sale_of, order.encode(), buyer.encode())
@@ -134,8 +134,8 @@ def _remaining_of(answer: Any) -> Remaining:
 
 
 def _audit_of(answer: Any) -> Audit:
-    loaded, accepted, returned, forgotten, orders, left = answer
-    return Audit(loaded, accepted, returned, forgotten, orders, tuple(left))
+    loaded, accepted, returned, forgotten, orders, left, outbox = answer
+    return Audit(loaded, accepted, returned, forgotten, orders, tuple(left), outbox)
 
 
 def _sale_of(answer: Any) -> Any:

@@ -18,7 +18,7 @@ COMMANDS = (
     *("ping", "hello", "select", "evalsha", "script|load", "scan", "subscribe", "publish"),
     *("time", "hget", "hmget", "hset", "hdel", "del", "pexpireat"),
 )
-STOCKING = ("hexists", "hscan", "persist", "zadd", "zrem", "zrangebyscore", "xadd", "xdel", "xrange", "xtrim")
+STOCKING = ("hexists", "hscan", "persist", "zadd", "zrem", "zrangebyscore", "xadd", "xdel", "xlen", "xrange", "xtrim")
 CLUSTER_COMMANDS = (
     *(name for name in COMMANDS if name not in ("select", "subscribe", "publish")),
     *("ssubscribe", "spublish", "asking", "cluster|slots"),

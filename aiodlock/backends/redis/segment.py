@@ -57,7 +57,7 @@ class RedisSegment(Shelf):
             return known
         return [sale or refusal for sale, (_, refusal) in zip(known, refusals, strict=True)]
 
-    async def confirm(self, order: str, buyer: str) -> Taken | Returned | Differs:
+    async def confirm(self, order: str, buyer: str) -> Taken | Returned | AlreadyTaken | Differs:
         kept = await super().confirm(order, buyer)
         return replace(kept, segment=self._number) if isinstance(kept, Taken) else kept
 

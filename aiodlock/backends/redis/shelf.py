@@ -67,8 +67,8 @@ class Shelf:
     def add(self, quantity: int, operation: str) -> Awaitable[bool | Differs]:
         return self._restock(_bool_of, "add", quantity, operation)
 
-    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | Differs]:
-        return self._send(_CONFIRM, _sale_of, order)
+    def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | AlreadyTaken | Differs]:
+        return self._send(_CONFIRM, _sale_of, order, buyer)
 
     def put_back(self, order: str, buyer: str) -> Awaitable[Returned | AlreadyTaken | Differs]:
         return self._send(_PUT_BACK, _sale_of, order, buyer)
@@ -100,14 +100,15 @@ class Shelf:
             page = await self._send(_AUDIT, as_it_is, cursor, _PAGE)
             if isinstance(page, Differs):
                 return page
-            cursor, *books, orders = page
+            cursor, *books, outbox, orders = page
             if first is not None and books != first:
                 return None
             first = books
             quantities.update(orders)
             if cursor == "0":
                 (loaded, accepted, returned, forgotten, sent), left = books
-                return Audit(loaded, accepted, returned, forgotten, sum(quantities.values()), tuple(left)), sent
+                sums = (loaded, accepted, returned, forgotten, sum(quantities.values()))
+                return Audit(*sums, tuple(left), outbox), sent
 
     def _send(
         self, script: Script, decode: Callable[[Any], _T], *arguments: bytes | str | int

@@ -5,29 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiodlock._core.stock import Audit
-from aiodlock.inventory.orders.writer import Rows
-
 if TYPE_CHECKING:
+    from aiodlock._core.stock import Audit
+    from aiodlock.inventory.orders.landing import Rows
     from aiodlock.inventory.orders.writer import OrderWriter
     from aiodlock.inventory.stock import SegmentedStock
 
 __all__ = ["Reconciliation", "reconcile"]
 
-_MOST_ENTRIES = 100_000
-
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The books of a stock, how many movements are on their way, and the rows of its orders.
+    """The books of a stock, what is on its way, and the rows of its orders.
 
-    `in_outbox` are not in Kafka yet, `in_topic` not in the database.
+    `in_topic` messages are not in the database: of all writers together, and of every stock whose topic it is.
     """
 
     stock: Audit
-    in_outbox: int
     in_topic: int
     rows: Rows
+
+    @property
+    def in_outbox(self) -> int:
+        """How many entries of the outbox are not in Kafka yet, each with the movements of one step."""
+        return self.stock.outbox
 
     @property
     def is_settled(self) -> bool:
@@ -42,11 +43,12 @@ class Reconciliation:
 
 
 async def reconcile(stock: SegmentedStock, writer: OrderWriter) -> Reconciliation:
-    """Look at all four; exact when nothing is sold meanwhile.
+    """Look at all four; exact when nothing is sold meanwhile. Any writer of the topic will do, at work or not.
+
+    In the order in which a movement travels: what leaves one place during the look is seen in the next.
 
     Cancellation: nothing is left behind.
     """
-    entries = await stock.read_outbox(most=_MOST_ENTRIES)
+    audit = await stock.audit()
     in_topic = await writer.lag()
-    in_outbox = sum(len(entry.movements) for entry in entries)
-    return Reconciliation(await stock.audit(), in_outbox, in_topic, await writer.rows(stock.key))
+    return Reconciliation(audit, in_topic, await writer.rows(stock.key))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
@@ -16,7 +18,14 @@ try:
 except ImportError as error:
     raise MissingDependencyError("the database of orders", extra="mysql") from error
 
-__all__ = ["Database"]
+__all__ = ["Database", "statement"]
+
+
+@cache
+def statement(name: str) -> str:
+    """Read a statement, without its contract: the driver looks at how it begins."""
+    text = (resources.files(__package__) / "sql" / f"{name}.sql").read_text("utf-8")
+    return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
 
 
 class Database:
@@ -53,6 +62,10 @@ class Database:
         if connection is not None:
             with contextlib.suppress(Exception):
                 connection.close()
+
+    async def has_tables(self) -> bool:
+        """Tell whether a writer has made its tables here."""
+        return bool(await self.query("SHOW TABLES LIKE 'aiodlock\\_offsets'"))  # the last one to be made
 
     async def begin(self) -> None:
         with self._told():

@@ -61,6 +61,8 @@ class Keeper(abc.ABC):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
+            if not self._task.cancelled() and (error := self._task.exception()):
+                self._tell(error)
         try:
             await self._end()
         except Exception as error:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, Unpack
 
 from aiodlock.errors import BackendUnavailableError, MissingDependencyError
+from aiodlock.inventory.orders.access import Access
 from aiodlock.inventory.orders.driver import end, see_through
 
 try:
@@ -23,20 +25,45 @@ class Publisher:
 
     An idempotent producer can break for good (every send fails after a gap in its numbers), and one with a dead broker
     waits for ever. So a call that fails, or is not done within *patience* seconds, throws its producer away: what it
-    had may or may not be in the topic, and has to be published again.
+    had may or may not be in the topic, and has to be published again. Calls of several tasks take turns, so that nobody
+    loses the producer under another's hands.
+
+    Whoever makes one closes it: by ``async with``, or by `aclose`. *access*: TLS and SASL for the broker.
     """
 
-    def __init__(self, bootstrap: str, *, patience: float = 10.0) -> None:
+    def __init__(self, bootstrap: str, *, patience: float = 10.0, **access: Unpack[Access]) -> None:
         self.replaced = 0
         self._bootstrap = bootstrap
         self._patience = patience
+        self._access = access
         self._producer: Any = None
+        self._turn = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     async def publish(self, topic: str, messages: Sequence[tuple[bytes, bytes]]) -> None:
         """Return when all replicas have all *messages*, given as key and value.
 
         Cancellation: they are in the topic or not; publish them again.
         """
+        async with self._turn:
+            await self._publish(topic, messages)
+
+    async def aclose(self) -> None:
+        """Stop the producer; nothing is on its way between two calls.
+
+        Cancellation: it is stopped all the same, as far as it goes without waiting.
+        """
+        async with self._turn:
+            await self._throw_away()
+
+    async def _publish(self, topic: str, messages: Sequence[tuple[bytes, bytes]]) -> None:
         done = False
         try:
             async with asyncio.timeout(self._patience):
@@ -51,13 +78,6 @@ class Publisher:
                 self.replaced += 1
                 await self._throw_away()
 
-    async def aclose(self) -> None:
-        """Stop the producer; nothing is on its way between two calls.
-
-        Cancellation: it is stopped all the same, as far as it goes without waiting.
-        """
-        await self._throw_away()
-
     async def _ready(self) -> Any:
         if self._producer is None:
             self._producer = AIOKafkaProducer(
@@ -66,6 +86,7 @@ class Publisher:
                 enable_idempotence=True,
                 linger_ms=2,
                 request_timeout_ms=int(self._patience * 1000),
+                **self._access,
             )
             await see_through(self._producer.start(), within=2 * self._patience)
         return self._producer

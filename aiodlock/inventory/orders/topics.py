@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Unpack
 
 from aiodlock.errors import BackendError, BackendUnavailableError, MissingDependencyError
+from aiodlock.inventory.orders.access import Access
 
 try:
     from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -20,26 +21,33 @@ _PAUSE = 0.2
 
 
 async def make_topics(
-    bootstrap: str, *names: str, partitions: int = 4, replicas: int = 1, patience: float = 10.0
+    bootstrap: str,
+    *names: str,
+    partitions: int = 4,
+    replicas: int = 1,
+    patience: float = 10.0,
+    **access: Unpack[Access],
 ) -> None:
     """Make topics; one that is there stays as it is. A broker that starts is waited for, *patience* seconds at most.
+
+    *access*: TLS and SASL for the broker.
 
     Cancellation: some of them may be made; ask again.
     """
     wanted = [NewTopic(name, num_partitions=partitions, replication_factor=replicas) for name in names]
-    reply = await _made(bootstrap, wanted, patience)
+    reply = await _made(bootstrap, wanted, patience, access)
     for name, code, message in reply.topic_errors:  # they are answered, not raised
         if code not in (0, _EXISTS):
             raise BackendError(f"topic {name!r} cannot be made: {message or code}")
 
 
-async def _made(bootstrap: str, wanted: list[NewTopic], patience: float) -> Any:
+async def _made(bootstrap: str, wanted: list[NewTopic], patience: float, access: Access) -> Any:
     last: Exception | None = None
     try:
         async with asyncio.timeout(patience):
             while True:
                 try:
-                    return await _make(bootstrap, wanted)
+                    return await _make(bootstrap, wanted, access)
                 except (KafkaError, OSError, BackendUnavailableError) as error:
                     last = error
                 await asyncio.sleep(_PAUSE)
@@ -49,8 +57,8 @@ async def _made(bootstrap: str, wanted: list[NewTopic], patience: float) -> Any:
         ) from last
 
 
-async def _make(bootstrap: str, wanted: list[NewTopic]) -> Any:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+async def _make(bootstrap: str, wanted: list[NewTopic], access: Access) -> Any:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, **access)
     try:
         await admin.start()
         if not (await admin.describe_cluster())["brokers"]:  # the driver would stumble over its own None

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from typing import Any
-
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import KafkaError
+from typing import Any, Unpack
 
 from aiodlock._core.stock import Move
-from aiodlock.errors import BackendDataError, BackendUnavailableError
+from aiodlock.errors import BackendDataError, BackendUnavailableError, MissingDependencyError
 from aiodlock.events import EventSink
-from aiodlock.inventory.orders.database import Database
+from aiodlock.inventory.orders.access import Access
+from aiodlock.inventory.orders.database import Database, statement
 from aiodlock.inventory.orders.driver import end, see_through
 from aiodlock.inventory.orders.keeper import Keeper
+from aiodlock.inventory.orders.landing import Landing, Rows, partitions_of
 from aiodlock.inventory.orders.message import Message
 from aiodlock.inventory.orders.publisher import Publisher
 
-__all__ = ["OrderWriter", "Rows"]
+try:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+except ImportError as error:
+    raise MissingDependencyError("Kafka", extra="kafka") from error
+
+__all__ = ["OrderWriter"]
 
 _STATES = {Move.RESERVED: 1, Move.TAKEN: 2, Move.CONFIRMED: 3, Move.RETURNED: 4}
 _MOST_RECORDS = 1000  # in one transaction
@@ -35,31 +36,12 @@ _POLL = 0.2
 _PATIENCE = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The rows of one stock: how many orders, and what those have that were not returned."""
-
-    orders: int
-    quantity: int
-    returned: int
-
-
-@cache
-def _sql(name: str) -> str:
-    """Read a statement, without its contract: the driver looks at how it begins."""
-    text = (resources.files(__package__) / "sql" / f"{name}.sql").read_text("utf-8")
-    return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
-
-
-async def _has_tables(database: Database) -> bool:
-    return bool(await database.query("SHOW TABLES LIKE 'aiodlock\\_offsets'"))  # the last one to be made
-
-
 class OrderWriter(Keeper):
     """Reads *topic* and writes rows into *database* (``mysql://user:password@host:port/name``), from ``async with`` on.
 
     Any number of processes may run one under the same *group*; each has its part of the topic. A message that is none
-    goes to *dead_letters*, and the others go on. What fails is tried again in the background, with a growing pause.
+    goes to *dead_letters*, and the others go on. What fails, also for want of the topic, is told and tried again in the
+    background, with a growing pause. *access*: TLS and SASL for the broker.
     """
 
     def __init__(
@@ -71,6 +53,7 @@ class OrderWriter(Keeper):
         group: str = "aiodlock-orders",
         dead_letters: str | None = None,
         on_event: EventSink | None = None,
+        **access: Unpack[Access],
     ) -> None:
         super().__init__(f"writer of {topic}", idle=0.0, ended_within=_ENDED_WITHIN, on_event=on_event)
         self.written = 0
@@ -79,8 +62,10 @@ class OrderWriter(Keeper):
         self._topic = topic
         self._group = group
         self._dead_letters = dead_letters or f"{topic}.dead-letters"
-        self._publisher = Publisher(bootstrap)
+        self._access = access
+        self._publisher = Publisher(bootstrap, **access)
         self._database = Database(database)
+        self._landing = Landing(bootstrap, database, topic, access)
         self._consumer: Any = None
         self._next: dict[TopicPartition, int] = {}
         self._mishap: Exception | None = None  # of a listener, whose errors the driver keeps to itself
@@ -97,35 +82,18 @@ class OrderWriter(Keeper):
         return self._database.session
 
     async def lag(self) -> int:
-        """Return how many messages of its part of the topic have no row yet.
+        """Return how many messages of the topic have no row yet, of all writers together; it need not be started.
 
         Cancellation: nothing is left behind.
         """
-        consumer, next_ = self._consumer, dict(self._next)
-        if consumer is None or not next_:
-            raise BackendUnavailableError(f"the writer of {self._topic!r} has no part of it yet: ask again")
-        try:
-            ends = await see_through(consumer.end_offsets(list(next_)), within=_PATIENCE)
-        except (KafkaError, TimeoutError) as error:
-            raise BackendUnavailableError(f"kafka://{self._bootstrap}: {error!r}, ask again") from error
-        return sum(max(0, ends[partition] - offset) for partition, offset in next_.items())
+        return await self._landing.lag()
 
     async def rows(self, stock: str) -> Rows:
-        """Return what is written of one stock, over a connection of its own.
+        """Return what is written of one stock, over a connection of its own; it need not be started.
 
         Cancellation: nothing is left behind.
         """
-        try:
-            return await see_through(self._rows(stock), within=_PATIENCE)
-        except TimeoutError as error:
-            raise BackendUnavailableError(f"the database of {self._topic!r}: {error}") from error
-
-    async def _rows(self, stock: str) -> Rows:
-        async with Database(self._database.url) as database:
-            if not await _has_tables(database):
-                return Rows(0, 0, 0)
-            found = await database.query(_sql("rows"), (stock.encode(),))
-        return Rows(*(int(one) for one in found[0]))
+        return await self._landing.rows(stock)
 
     async def _step(self) -> bool:
         """Read some messages and write them. After a failure everything is opened anew, and read from the offsets."""
@@ -151,8 +119,8 @@ class OrderWriter(Keeper):
         if self._consumer is not None:
             return
         await self._database.open()
-        if not await _has_tables(self._database):
-            await self._database.run(_sql("schema"))
+        if not await self._database.has_tables():
+            await self._database.run(statement("schema"))
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
             group_id=self._group,
@@ -162,8 +130,10 @@ class OrderWriter(Keeper):
             request_timeout_ms=int(_PATIENCE * 500),
             session_timeout_ms=6000,
             heartbeat_interval_ms=1000,
+            **self._access,
         )
         await see_through(self._consumer.start(), within=_PATIENCE)
+        await partitions_of(self._consumer, self._topic)
         self._consumer.subscribe([self._topic], listener=_Resume(self))
 
     async def _let_go(self) -> None:
@@ -202,7 +172,7 @@ class OrderWriter(Keeper):
             await self._publisher.publish(self._dead_letters, poison)
         await self._database.begin()
         if orders:
-            await self._database.run_many(_sql("order"), [_row(message) for message in orders])
+            await self._database.run_many(statement("order"), [_row(message) for message in orders])
         for partition, records in found.items():
             await self._move_on(partition, records[-1].offset + 1)
         await self._database.commit()
@@ -215,7 +185,8 @@ class OrderWriter(Keeper):
         moved = await self._database.run(set_, (to, partition.topic.encode(), partition.partition, came_from))
         if moved != 1:
             raise BackendUnavailableError(f"{partition} was written by another writer meanwhile: read its offset again")
-        self._next[partition] = to
+        if partition in self._next:  # else it was taken away from us meanwhile
+            self._next[partition] = to
 
 
 class _Resume(ConsumerRebalanceListener):  # type: ignore[misc]

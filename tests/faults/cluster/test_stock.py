@@ -231,6 +231,7 @@ async def test_a_failover_that_loses_answered_writes_loses_orders(own_cluster: R
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(2))
 async def test_workers_killed_at_random(cluster: RedisCluster, seed: int) -> None:
     """With articles on their way, and orders whose answer nobody heard: asked for again, and the books balance."""

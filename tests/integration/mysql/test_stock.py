@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import aiodlock
-from aiodlock._core.stock import Differs, Returned, SoldOut, Take, Taken, Terms
+from aiodlock._core.stock import Differs, Move, Returned, SoldOut, Take, Taken, Terms
 from aiodlock.backends.mysql import setup
 from aiodlock.backends.mysql.queries import VERSION, procedures
 from aiodlock.errors import BackendError
@@ -91,6 +91,33 @@ async def test_the_ledger_finds_a_procedure_with_a_fault(
     with pytest.raises((AssertionError, BackendError)):
         for seed in range(12):
             await compare(client.backend.stock, f"k{seed}", seed)
+
+
+# --- the outbox --------------------------------------------------------------------------------------------
+
+
+async def test_looking_into_an_empty_outbox_commits_nothing(client: Client, admin: Admin) -> None:
+    """A relay does it many times a second; what is due, or was written, is found all the same."""
+    terms = new_terms(outbox=True)
+    room = client.backend.stock(terms)
+    await room.load(5, "op")
+
+    async def commits() -> int:
+        ((_, number),) = await admin.ask("SHOW GLOBAL STATUS LIKE 'Com_commit'")
+        return int(number)
+
+    before = await commits()
+    for _ in range(5):
+        assert await room.outbox("", 10) == []
+    assert await commits() == before
+    await room.take([Take("o-1", "ann", hold_for=600)])
+    (entry,) = await room.outbox("", 10)
+    assert await room.outbox(entry.id, 10) == []
+    await let_pass(admin, terms, 600)
+    (entry,) = await room.outbox("", 10)
+    assert [one.move for one in entry.movements] == [Move.RETURNED]
+    other = client.backend.stock(Terms(terms.key, 2, outbox=True))
+    assert await other.outbox(entry.id, 10) == await other.outbox("", 10) == Differs(terms)
 
 
 # --- what is due -------------------------------------------------------------------------------------------

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
 import aiodlock
-from aiodlock.inventory.orders import OrderWriter, Rows, make_topics
+from aiodlock.inventory.orders import OrderWriter, OutboxRelay, Rows, make_topics, reconcile
+from aiodlock.inventory.orders.database import Database
 from aiodlock.sinks.kafka import KafkaSink
 from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer, require
 
@@ -47,9 +48,10 @@ async def topic(kafka: KafkaServer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """A stock with an outbox."""
+    """A stock with an outbox, and what was sold of it: each order that was accepted, and whether it went back."""
 
     stock: aiodlock.SegmentedStock
+    orders: dict[str, bool] = field(default_factory=dict)
 
     async def sell(self, orders: int) -> None:
         """Take and put back: the last hundred are refused, every tenth goes back, every third is reserved first."""
@@ -58,9 +60,12 @@ class Shop:
         async def buy(number: int) -> None:
             wish = {"buyer": f"b-{number}", "order": f"o-{number}"}
             sale = await (self.stock.reserve(**wish, hold_for=60) if number % 3 == 0 else self.stock.take(**wish))
-            if isinstance(sale, aiodlock.Taken) and number % 3 == 0:
+            if not isinstance(sale, aiodlock.Taken):
+                return
+            self.orders[wish["order"]] = number % 10 == 0
+            if number % 3 == 0:
                 await self.stock.confirm(**wish)
-            if isinstance(sale, aiodlock.Taken) and number % 10 == 0:
+            if number % 10 == 0:
                 await self.stock.put_back(**wish)
 
         await asyncio.gather(*(buy(number) for number in range(orders)))
@@ -96,6 +101,15 @@ async def has_written(writer: OrderWriter, count: int) -> bool:
     return writer.written >= count
 
 
+async def has_no_lag(writer: OrderWriter) -> bool:
+    """Tell whether all that is in the topic has its row."""
+    return await writer.lag() == 0
+
+
+async def has_published(relay: OutboxRelay, count: int) -> bool:
+    return relay.published >= count
+
+
 async def has_part(writer: OrderWriter) -> bool:
     """Tell whether it has begun to read."""
     return bool(writer._next)
@@ -124,6 +138,19 @@ async def rows_become(writer: OrderWriter, stock: str, expected: tuple[int, int,
 
 
 async def landed(writer: OrderWriter, shop: Shop, *, within: float = 30.0) -> None:
-    """Return when the rows are what they must be; fail if they are not in time."""
+    """Return when the rows are what they must be, order by order; fail if they are not in time."""
     expected = await shop.expected()
     await rows_become(writer, shop.stock.key, (expected.orders, expected.quantity, expected.returned), within=within)
+    assert await orders_in(writer, shop.stock.key) == shop.orders
+
+
+async def orders_in(writer: OrderWriter, stock: str) -> dict[str, bool]:
+    """Return the orders of a stock that have a row, and whether each went back."""
+    async with Database(writer._database.url) as database:
+        ask = "SELECT order_id, state FROM aiodlock_orders WHERE stock = %s"
+        return {bytes(order).decode(): state == 4 for order, state in await database.query(ask, (stock.encode(),))}
+
+
+async def are_settled(writer: OrderWriter, shop: Shop) -> bool:
+    """Tell whether nothing is on its way any more, neither in the outbox nor in the topic."""
+    return (await reconcile(shop.stock, writer)).is_settled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -88,6 +89,25 @@ async def test_an_error_at_the_end_is_told_and_not_raised() -> None:
     async with Kept(end=OSError("gone")) as kept:
         pass
     assert [event.error for event in kept.events if isinstance(event, TaskFailed)] == [repr(OSError("gone"))]
+
+
+async def fail_when_cancelled() -> bool:
+    try:
+        return await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise OSError("torn") from None
+
+
+async def test_an_error_of_the_last_step_is_told() -> None:
+    """Not left for the loop to complain of when the task is collected."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    async with Kept(fail_when_cancelled) as kept:
+        await asyncio.sleep(0)
+    assert [event.error for event in kept.events if isinstance(event, TaskFailed)] == [repr(OSError("torn"))]
+    kept._task = None
+    gc.collect()
+    assert complaints == []
 
 
 async def test_it_is_started_once() -> None:

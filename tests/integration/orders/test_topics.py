@@ -11,6 +11,8 @@ from aiodlock.inventory.orders import make_topics
 from aiodlock.testing.servers import KafkaServer
 from aiodlock.testing.servers.ports import free_ports
 
+pytestmark = pytest.mark.timeout(120)  # servers that are silent for a while, on a busy machine
+
 
 async def test_a_broker_that_comes_back_is_waited_for(kafka: KafkaServer) -> None:
     kafka.pause()

@@ -92,7 +92,7 @@ def due_of(client: Client, room: RedisStockroom) -> bytes:
 
 async def test_orders_are_forgotten_after_their_time_and_the_books_still_balance(client: Client) -> None:
     """The hash does not grow for ever."""
-    room = client.backend.stock(new_terms(memory=1.0, once_per_buyer=True))
+    room = client.backend.stock(new_terms(memory=3.0, once_per_buyer=True))
     await room.load(10, "op")
     await room.take([Take("o1", "ann"), Take("o2", "bob")])
     await room.put_back("o2", "bob")
@@ -108,7 +108,7 @@ async def test_orders_are_forgotten_after_their_time_and_the_books_still_balance
 
 async def made_anew(client: Client) -> RedisStockroom:
     """Return a stock where an order is due that is also in an old group, whose turn has not come: both come at once."""
-    room: RedisStockroom = client.backend.stock(new_terms(memory=1.0))
+    room: RedisStockroom = client.backend.stock(new_terms(memory=3.0))
     await room.load(300, "op")
     await next_millisecond(client)
     await room.take([Take(f"o{number}", "ann") for number in range(200)])

@@ -15,6 +15,8 @@ from aiodlock.testing.history import check_conservation
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisReplica, RedisServer, SentinelService, require
 
+pytestmark = pytest.mark.timeout(120)  # who is not answered waits for all of his patience
+
 _keys = map("failover-{}".format, itertools.count(1))
 
 
@@ -30,7 +32,7 @@ async def sell_while_copying_is_cut(master: RedisServer, *, min_replicas: int) -
     key, accepted = next(_keys), list[str]()
     with FaultProxy(master.port) as copying, RedisReplica(of=copying.port) as replica:
         async with aiodlock.connect(master.url, min_replicas=min_replicas, patience=1.5) as locks:
-            stock = locks.stock(key, segments=3, patience=2.0)
+            stock = locks.stock(key, segments=3, patience=8.0)
 
             async def buy(number: int) -> None:
                 if isinstance(await stock.take(buyer=f"b-{number}", order=f"o-{number}"), Taken):
@@ -66,6 +68,7 @@ async def test_without_confirmation_accepted_orders_are_lost(master: RedisServer
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
 async def test_a_failover_under_load_balances() -> None:
     """The master dies in the middle of the rush; every order in doubt is asked for again, and then the books agree."""
     require(RedisServer)
@@ -83,7 +86,8 @@ async def test_a_failover_under_load_balances() -> None:
 
             numbers = iter(range(400))
             lanes = [asyncio.create_task(lane(numbers)) for _ in range(5)]
-            await asyncio.sleep(0.2)
+            while len(accepted) < 50:  # noqa: ASYNC110 (the rush has begun)
+                await asyncio.sleep(0.01)
             await asyncio.to_thread(service.master.crash)
             await asyncio.gather(*lanes)
             left = (await stock.remaining()).segments

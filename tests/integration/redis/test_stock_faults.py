@@ -97,6 +97,7 @@ async def test_a_take_that_arrives_after_its_put_back_takes_nothing(
         assert (await theirs.audit()).is_balanced
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(2))
 async def test_workers_killed_at_random(server: RedisServer, key: str, seed: int) -> None:
     """Every order in doubt is asked for again, by another process; then all are known, and the books balance."""

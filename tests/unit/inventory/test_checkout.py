@@ -113,7 +113,7 @@ async def test_closing_tells_who_waits(locks: LockClient, stock: SegmentedStock)
     task = take(stock, 1)
     await asyncio.sleep(0.1)
     await locks.aclose()
-    with pytest.raises(ClientClosedError, match="'o1'"):
+    with pytest.raises(ClientClosedError, match="order 'o1' of stock 'sku'"):
         await task
 
 
@@ -123,7 +123,7 @@ async def test_too_many_are_turned_away(locks: LockClient, stock: SegmentedStock
     faults.fall_silent()
     tasks = [take(stock, number) for number in range(50)]
     await asyncio.sleep(0)
-    with pytest.raises(TooManyWaitersError, match="50 tasks"):
+    with pytest.raises(TooManyWaitersError, match="stock 'sku': 50 tasks"):
         await stock.take(buyer="late", order="late")
     faults.come_back()
     assert sum(isinstance(sale, Taken) for sale in await asyncio.gather(*tasks)) == 10
@@ -132,7 +132,7 @@ async def test_too_many_are_turned_away(locks: LockClient, stock: SegmentedStock
 
 async def test_an_order_that_gets_no_answer_says_what_to_do(locks: LockClient, stock: SegmentedStock) -> None:
     Faults(locks).go_down()
-    with pytest.raises(BackendUnavailableError, match=r"'o1'.*put it back"):
+    with pytest.raises(BackendUnavailableError, match=r"order 'o1' of stock 'sku'.*put it back"):
         await take(stock, 1)
 
 
@@ -175,3 +175,23 @@ async def test_a_locked_sale_sells_everything_and_looks_again_when_stock_has_com
     left[1] = 1
     sale.restocked()
     assert await sale.buy("b9", sell)
+
+
+async def test_stock_that_comes_while_a_segment_is_found_empty_is_sold(locks: LockClient) -> None:
+    """Who looked before it came does not shut the segment behind it."""
+    left, is_there = [0], asyncio.Event()
+
+    async def sell(hold: aiodlock.SegmentHold) -> bool:
+        seen = left[0]
+        await is_there.wait()
+        left[0] -= bool(seen)
+        return bool(seen)
+
+    sale = LockedSale(locks.segmented("locked", segments=1))
+    early = asyncio.create_task(sale.buy("ann", sell))
+    await asyncio.sleep(0.1)
+    left[0] = 1
+    sale.restocked()
+    is_there.set()
+    assert not await early
+    assert await sale.buy("bob", sell)

@@ -18,15 +18,30 @@
     DECLARE v_moved, v_text MEDIUMTEXT CHARACTER SET ascii;
 
 -- part: lock
+-- The clock is read behind the lock.
     SELECT segments, memory, once, outbox, is_open, rest, loaded, accepted, returned, forgotten, kept
       INTO v_segments, v_memory, v_once, v_outbox, v_open, v_rest, v_loaded, v_accepted, v_returned, v_forgotten, v_kept
       FROM aiodlock_stocks WHERE stock = p_stock FOR UPDATE;
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
 -- part: begin
--- Roll back whatever fails, lock the stock, compare the terms, read the clock behind the lock, and do what is due.
+    -- include undo
+    -- include enter
+
+-- part: undo
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+
+-- part: enter
+-- Lock the stock, compare the terms, and do what is due. One that is over is not there any more.
     START TRANSACTION;
     -- include lock
+    IF v_kept <= v_now THEN
+        DELETE FROM aiodlock_stock_orders WHERE stock = p_stock;
+        DELETE FROM aiodlock_stock_operations WHERE stock = p_stock;
+        DELETE FROM aiodlock_stock_segments WHERE stock = p_stock;
+        DELETE FROM aiodlock_stocks WHERE stock = p_stock;
+        SET v_segments = NULL;
+    END IF;
     IF v_segments IS NULL THEN
         -- Two who make it at once meet at the row, and the second finds what the first wrote.
         INSERT INTO aiodlock_stocks (stock, segments, memory, once, outbox)
@@ -44,7 +59,6 @@
         SELECT 'differs', CONCAT('[', CONCAT_WS(',', v_segments, v_memory, v_once, v_outbox), ']');
         LEAVE goods;
     END IF;
-    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     -- include do_due
 
 -- part: do_due
@@ -138,6 +152,9 @@ goods: BEGIN
             ELSEIF v_state = 4 THEN
                 SET v_answer = IF(v_other = '', CONCAT('2,', v_left, ',0'), CONCAT('3,"', HEX(v_other), '","', HEX(v_owner), '"'));
             ELSEIF v_owner = v_buyer AND v_had = v_quantity THEN
+                IF v_hold = 0 THEN
+                    -- include keep
+                END IF;
                 SET v_answer = CONCAT('1,', v_segment, ',', v_left);
             ELSE
                 SET v_answer = CONCAT('3,"', HEX(v_id), '","', HEX(v_owner), '"');
@@ -149,6 +166,14 @@ goods: BEGIN
     -- include end
     SELECT '', CONCAT('[', COALESCE(v_answers, ''), ']');
 END
+
+-- part: keep
+-- A reservation becomes an order that stays.
+    IF v_state = 2 THEN
+        UPDATE aiodlock_stock_orders SET state = 1, ends = v_now + v_memory WHERE stock = p_stock AND id = v_id;
+        SET v_moved = CONCAT_WS(',', v_moved, CONCAT(
+            '"confirmed","', HEX(v_id), '","', HEX(v_owner), '",', v_had, ',', v_segment));
+    END IF;
 
 -- part: takes
         JSON_TABLE(p_takes, '$[*]' COLUMNS (
@@ -266,23 +291,24 @@ END
 
 -- name: stock_confirm
 -- Keep a reservation for good.
--- answer   ["t", segment, left there]: it has its articles; ["r", quantity]: it is too late, or there is no such order
+-- answer   ["t", segment, left there]: it has its articles; ["r", quantity]: it is too late, or there is no such order;
+--          ["a", order, buyer]: it is another buyer's
 CREATE PROCEDURE aiodlock_stock_confirm(
     IN p_stock VARBINARY(255), IN p_segments BIGINT, IN p_memory BIGINT, IN p_once TINYINT, IN p_outbox TINYINT,
-    IN p_order VARBINARY(255))
+    IN p_order VARBINARY(255), IN p_buyer VARBINARY(255))
 SQL SECURITY INVOKER
 goods: BEGIN
     -- include goods
     -- include begin
     SET v_id = p_order;
     -- include find
-    IF v_state = 2 THEN
-        UPDATE aiodlock_stock_orders SET state = 1, ends = v_now + v_memory WHERE stock = p_stock AND id = v_id;
-        SET v_moved = CONCAT_WS(',', v_moved, CONCAT(
-            '"confirmed","', HEX(v_id), '","', HEX(v_owner), '",', v_had, ',', v_segment));
+    IF v_owner = p_buyer THEN
+        -- include keep
     END IF;
     -- include end
-    SELECT '', IF(v_state IN (1, 2), CONCAT('["t",', v_segment, ',', v_left, ']'), CONCAT('["r",', v_had, ']'));
+    SELECT '', CASE WHEN v_state NOT IN (1, 2) OR v_state IS NULL THEN CONCAT('["r",', v_had, ']')
+        WHEN v_owner = p_buyer THEN CONCAT('["t",', v_segment, ',', v_left, ']')
+        ELSE CONCAT('["a","', HEX(v_id), '","', HEX(v_owner), '"]') END;
 END
 
 -- name: stock_put_back
@@ -356,7 +382,8 @@ END
 
 -- name: stock_audit
 -- Count again, order by order, in one statement, which sees one instant and locks nothing.
--- answer   [loaded, accepted, returned, forgotten, what the orders have that are remembered, [what is left in each segment]]
+-- answer   [loaded, accepted, returned, forgotten, what the orders have that are remembered, [what is left in each segment],
+--          entries of the outbox]
 CREATE PROCEDURE aiodlock_stock_audit(
     IN p_stock VARBINARY(255), IN p_segments BIGINT, IN p_memory BIGINT, IN p_once TINYINT, IN p_outbox TINYINT)
 SQL SECURITY INVOKER
@@ -367,12 +394,14 @@ goods: BEGIN
     -- include end
     SELECT '', CONCAT('[', CONCAT_WS(',', loaded, accepted, returned, forgotten,
         (SELECT COALESCE(SUM(quantity), 0) FROM aiodlock_stock_orders WHERE stock = p_stock AND state IN (1, 2))), ',[',
-        (SELECT GROUP_CONCAT(rest ORDER BY segment) FROM aiodlock_stock_segments WHERE stock = p_stock), ']]')
+        (SELECT GROUP_CONCAT(rest ORDER BY segment) FROM aiodlock_stock_segments WHERE stock = p_stock), '],',
+        (SELECT COUNT(*) FROM aiodlock_stock_outbox WHERE stock = p_stock), ']')
       FROM aiodlock_stocks WHERE stock = p_stock;
 END
 
 -- name: stock_outbox
--- Drop the entries up to p_done, and read what comes next, p_most at most.
+-- Drop the entries up to p_done, and read what comes next, p_most at most. A relay looks many times a second: where nothing is
+-- there and nothing due, that locks and commits nothing.
 -- answer   number and movements of each, oldest first
 CREATE PROCEDURE aiodlock_stock_outbox(
     IN p_stock VARBINARY(255), IN p_segments BIGINT, IN p_memory BIGINT, IN p_once TINYINT, IN p_outbox TINYINT,
@@ -380,7 +409,16 @@ CREATE PROCEDURE aiodlock_stock_outbox(
 SQL SECURITY INVOKER
 goods: BEGIN
     -- include goods
-    -- include begin
+    -- include undo
+    IF p_done = 0 AND NOT EXISTS(SELECT 1 FROM aiodlock_stock_outbox WHERE stock = p_stock)
+       AND EXISTS(SELECT 1 FROM aiodlock_stocks WHERE stock = p_stock
+                  AND segments = p_segments AND memory = p_memory AND once = p_once AND outbox = p_outbox)
+       AND NOT EXISTS(SELECT 1 FROM aiodlock_stock_orders WHERE stock = p_stock AND state IN (1, 2, 3, 4)
+                      AND ends <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) THEN
+        SELECT NULL, NULL LIMIT 0;
+        LEAVE goods;
+    END IF;
+    -- include enter
     IF p_done > 0 THEN DELETE FROM aiodlock_stock_outbox WHERE stock = p_stock AND number <= p_done; END IF;
     -- include end
     SELECT number, movements FROM aiodlock_stock_outbox WHERE stock = p_stock ORDER BY number LIMIT p_most;

@@ -3,7 +3,7 @@
 -- KEYS     the stock, see goods.lua
 -- ARGV     1-4 its terms; 5 cursor, '0' to begin; 6 most fields of a page, roughly
 -- answer   JSON: [next cursor, '0' at the end; [loaded, accepted, returned, forgotten, sent to other segments and not had back];
---          what is left in each segment;
+--          what is left in each segment; entries of the outbox;
 --          [order, quantity] of each order of this page that has something]. Or ["differs", terms]
 
 --#include goods.lua
@@ -16,4 +16,4 @@ for i = 1, #page[2], 2 do
   if has(order) then orders[#orders + 1] = { string.sub(page[2][i], 2), order[3] } end
 end
 local sums = { books[LOADED], books[ACCEPTED], books[BACK], books[FORGOTTEN], books[SENT] - books[ARRIVED] }
-return cjson.encode({ page[1], sums, left, orders })
+return cjson.encode({ page[1], sums, left, redis.call('XLEN', OUTBOX), orders })

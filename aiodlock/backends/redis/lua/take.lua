@@ -9,7 +9,8 @@
 --          back. Or JSON: ["differs", terms]
 --
 -- A handful of calls for the whole batch, and columns: a table for each order would cost more than its commands. Refusals
--- write nothing, unless the order was sent before: then a copy of it may be on its way, and must meet the same refusal.
+-- write nothing, unless the order was sent before: then a copy of it may be on its way, and must meet the same refusal. A
+-- reservation that is taken without a time to hold it is confirmed by that.
 
 --#include goods.lua
 --#include moves.lua
@@ -45,17 +46,6 @@ local fresh = {} -- orders made by this call, packed
 local groups = {} -- their ids, by the end of their life
 local is_all_done = false -- nothing more is due
 
--- What an order that is known answers. Something is written all the same: a WAIT behind this call speaks only of what its own
--- connection wrote, and of all that was written before, by whomever.
-local function known(id, buyer, quantity, order)
-  is_changed = true
-  if order[1] == RETURNED then return 4, order[3], 0 end
-  if order[1] == REFUSED and order[7] ~= '' then return 3, order[7], order[2] end
-  if order[1] == REFUSED then return 2, order[5], 1 end
-  if order[2] == buyer and order[3] == quantity then return 1, order[4], order[5] end
-  return 3, id, order[2]
-end
-
 local function keep(i, state, quantity, segment, rest, ends, other)
   local id = orders[i]
   local packed = pack_order(state, buyers[i], quantity, segment, rest, ends, other)
@@ -63,6 +53,22 @@ local function keep(i, state, quantity, segment, rest, ends, other)
   set(order_fields[i], packed)
   local group = groups[ends] or {}
   groups[ends], group[#group + 1] = group, id
+end
+
+-- What an order that is known answers. Something is written all the same: a WAIT behind this call speaks only of what its own
+-- connection wrote, and of all that was written before, by whomever.
+local function known(i, order)
+  is_changed = true
+  local state, buyer, quantity, segment, rest, _, other = unpack(order)
+  if state == RETURNED then return 4, quantity, 0 end
+  if state == REFUSED and other ~= '' then return 3, other, buyer end
+  if state == REFUSED then return 2, rest, 1 end
+  if buyer ~= buyers[i] or quantity ~= quantities[i] then return 3, orders[i], buyer end
+  if state == RESERVED and holds[i] == 0 then
+    keep(i, TAKEN, quantity, segment, rest, now + memory, '')
+    note('confirmed', orders[i], buyer, quantity, segment)
+  end
+  return 1, segment, rest
 end
 
 local function refuse(i, other)
@@ -100,7 +106,7 @@ end
 local function take(i)
   local id, buyer, quantity = orders[i], buyers[i], quantities[i]
   local order = (found[i] or fresh[id]) and order_of(id)
-  if order then return known(id, buyer, quantity, order) end
+  if order then return known(i, order) end
   local other = others[buyer]
   if other and has(order_of(other)) then
     refuse(i, other)

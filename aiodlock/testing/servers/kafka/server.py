@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -92,7 +93,7 @@ class KafkaServer(Server):
                 own.write_text(text)
                 command = (*_java(), "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(own))
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-                if not formatted.exists():  # another process may have been quicker
+                with suppress(OSError):  # another process was quicker: a folder that has something is not replaced
                     home.rename(formatted)
         return formatted
 
