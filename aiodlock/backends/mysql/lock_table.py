@@ -1,12 +1,14 @@
 """The classic lock table, shared with services in other languages: who has a row until when, by the database's clock.
 
-One row per key with five columns. A row is free when it says so or its time is over; it is taken by inserting it, or by
-an update that asks for that. There is no queue and nobody is called: who waits looks again and again, and who comes
-first is luck. Everything else, re-entry, renewal, loss, cancellation, is the engine's as for every backend.
+One row per key with five columns; the time is in UTC, the duration in milliseconds. A row is free when it says so or
+its time is over; it is taken by inserting it, or by an update that asks for that. There is no queue and nobody is
+called: who waits looks again and again, and who comes first is luck. Everything else, re-entry, renewal, loss,
+cancellation, is the engine's as for every backend.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
 import random
 from collections.abc import Awaitable, Sequence
@@ -16,11 +18,12 @@ from typing import NoReturn
 from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, LineId, Reconnected, Row, Ticket, TicketId, Waiting
 from aiodlock.backends.base import Capabilities, OnCall
 from aiodlock.backends.mysql.address import Address
-from aiodlock.backends.mysql.link import Link
+from aiodlock.backends.mysql.batch import Decode
+from aiodlock.backends.mysql.link import NO_TABLE, Link, StatementError
 from aiodlock.backends.mysql.names import quoted
-from aiodlock.backends.mysql.node import Decode, Node
+from aiodlock.backends.mysql.node import Node
 from aiodlock.backends.mysql.queries import Rows, literal, to_none
-from aiodlock.errors import UnsupportedError
+from aiodlock.errors import BackendDataError, BackendUnavailableError, UnsupportedError
 
 __all__ = ["LockTable", "LockTableColumns"]
 
@@ -29,7 +32,7 @@ _NOW = "UTC_TIMESTAMP(6)"
 
 @dataclass(frozen=True, slots=True)
 class LockTableColumns:
-    """What the columns are called: key, since when, for how many milliseconds, by whom, and whether at all."""
+    """What the columns are called: key, since when (UTC), for how many milliseconds, by whom, and whether at all."""
 
     key: str = "lock_key"
     time: str = "lock_time"
@@ -41,11 +44,13 @@ class LockTableColumns:
 class LockTable:
     """A backend for plain locks over one table: ``LockClient(LockTable.from_url("mysql://…", table="locks"))``.
 
-    The owner column gets the client's name, a slash and the ticket. *look*: about how many seconds between two looks of
-    a waiter. A join that arrives after its leave cannot be known here: it costs one lease.
+    The owner column gets the client's name, a slash and the ticket. Others have to write the time in UTC: ``NOW()`` of
+    a session west of it looks expired at once. The time is also the fence: a column without microseconds is refused.
+    *look*: about how many seconds between two looks of a waiter. A join that arrives after its leave cannot be known
+    here: it costs one lease.
     """
 
-    capabilities = Capabilities(kinds=frozenset({"lock"}), pushes=False)
+    capabilities = Capabilities(kinds=frozenset({"lock"}), pushes=False, ordered=False)
 
     def __init__(
         self,
@@ -60,10 +65,11 @@ class LockTable:
         self._look = look
         self._on_call: OnCall | None = None
         self._inside: set[TicketId] = set()  # what was inside is kept or gone, and never taken anew
-        self._node = Node(address, greet=_nothing_to_do, on_up=self._reconnected, patience=patience)
-        names = columns or LockTableColumns()
+        self._node = Node(address, greet=self._greet, on_up=self._reconnected, patience=patience)
+        names = self._names = columns or LockTableColumns()
         self._table, self._key, self._time = quoted(table), quoted(names.key), quoted(names.time)
         self._duration, self._owner, self._locked = quoted(names.duration), quoted(names.owner), quoted(names.locked)
+        self._id = f"SUBSTRING_INDEX(COALESCE({self._owner}, ''), '/', -1)"  # what others write may have no slash
         self._ends = f"({self._time} + INTERVAL {self._duration} * 1000 MICROSECOND)"
 
     @classmethod
@@ -113,12 +119,17 @@ class LockTable:
         return answer
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
-        self._inside.discard(ticket.id)
-        free = f"UPDATE {self._table} SET {self._locked} = FALSE WHERE {self._is_mine(ticket)}"
-        return self._node.send(free, to_none, results=1)
+        def left(rows: Rows, via: int) -> None:
+            self._inside.discard(ticket.id)  # again: a renewal may have been answered since
 
-    async def renew(self, tickets: Sequence[Ticket]) -> Sequence[Answer | None]:
-        return [await self._ask(ticket, take=ticket.id not in self._inside) for ticket in tickets]
+        self._inside.discard(ticket.id)
+        key = self._key_of(ticket.line)
+        mine = f"{self._key} = {key} AND {self._id} = {_text(ticket.id)}"
+        free = f"UPDATE {self._table} SET {self._locked} = FALSE WHERE {mine}"
+        return self._node.send(free, left, lane=key, results=1)
+
+    def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
+        return asyncio.gather(*map(self._renew, tickets))
 
     async def inspect(self, kind: str, pattern: str) -> Sequence[Row]:
         if kind not in ("*", "lock"):
@@ -144,6 +155,12 @@ class LockTable:
 
     # --- inner -------------------------------------------------------------------------------------------------
 
+    async def _renew(self, ticket: Ticket) -> Answer | None:
+        try:
+            return await self._ask(ticket, take=ticket.id not in self._inside)
+        except BackendUnavailableError:
+            return None
+
     def _ask(self, ticket: Ticket, *, take: bool) -> Awaitable[Answer]:
         """Keep the row if it is this ticket's, or with *take* if it is anybody's to have; then look whose it is."""
         key, owner, milliseconds = self._key_of(ticket.line), self._owner_of(ticket), round(ticket.ttl * 1000)
@@ -165,7 +182,7 @@ class LockTable:
             f"FROM {self._table} WHERE {self._key} = {key}"
         )
         statements = (insert, update, look) if take else (update, look)
-        return self._node.send(";".join(statements), self._decoder(ticket), results=len(statements))
+        return self._node.send(";".join(statements), self._decoder(ticket), lane=key, results=len(statements))
 
     def _decoder(self, ticket: Ticket) -> Decode[Answer]:
         def decode(rows: Rows, via: int) -> Answer:
@@ -174,14 +191,11 @@ class LockTable:
                     self._inside.discard(ticket.id)
                     return Gone(GoneWhy.EXPIRED, via=via)
                 look = self._look * random.uniform(0.5, 1.5)
-                return Waiting(1, look, 0, rows[0][3].rpartition("/")[0] if rows else None, 1, via)
+                return Waiting(1, look, 0, _name_of(rows[0][3]) if rows else None, 1, via)
             self._inside.add(ticket.id)
             return Inside(rows[0][1], rows[0][2] / 1e6, company=True, size=1, via=via)
 
         return decode
-
-    def _is_mine(self, ticket: Ticket) -> str:
-        return f"{self._key} = {self._key_of(ticket.line)} AND {self._owner} LIKE {_text(f'%/{ticket.id}')}"
 
     def _key_of(self, line: LineId) -> str:
         return _text(line.key if line.kind == "lock" else f"{line.kind}:{line.key}")
@@ -192,13 +206,26 @@ class LockTable:
     def _refuse(self, what: str) -> NoReturn:
         raise UnsupportedError(f"a lock table has no room for {what}: use the mysql:// backend")
 
+    async def _greet(self, link: Link) -> None:
+        """See that the table is there, and its time fine enough to be a fence; a TIMESTAMP then means UTC as well."""
+        try:
+            (columns,) = await link.ask(f"SET SESSION time_zone = '+00:00'; SHOW COLUMNS FROM {self._table}")
+        except StatementError as error:
+            if error.code != NO_TABLE:
+                raise
+            raise BackendDataError(f"{self.address} is not there: {self.definition}") from error
+        kinds = {name.lower(): str(kind) for name, kind, *_ in columns}
+        names = self._names
+        wanted = (names.key, names.time, names.duration, names.owner, names.locked)
+        if missing := [name for name in wanted if name.lower() not in kinds]:
+            raise BackendDataError(f"{self.address} has no column {', '.join(missing)}: name yours by columns=")
+        if not kinds[names.time.lower()].endswith("(6)"):
+            cure = f"ALTER TABLE {self._table} MODIFY {self._time} DATETIME(6) NOT NULL"
+            raise BackendDataError(f"{self.address}: {names.time} has no microseconds, so fences would repeat: {cure}")
+
     def _reconnected(self, via: int) -> None:
         if self._on_call:
             self._on_call(Reconnected(via))
-
-
-async def _nothing_to_do(link: Link) -> None:
-    """The table is the user's."""
 
 
 def _text(value: str) -> str:
@@ -209,6 +236,11 @@ def _to_rows(rows: Rows, via: int) -> list[Row]:
     return [_to_row(*row) for row in rows]
 
 
-def _to_row(key: str, owner: str, since: int, left: int) -> Row:
-    name, _, ticket = owner.rpartition("/")
-    return Row("lock", key, TicketId(ticket), name or owner, True, 1, since / 1e6, left / 1e6)
+def _to_row(key: str, owner: str | None, since: int, left: int) -> Row:
+    ticket = TicketId((owner or "").rpartition("/")[2])
+    return Row("lock", key, ticket, _name_of(owner), True, 1, since / 1e6, left / 1e6)
+
+
+def _name_of(owner: str | None) -> str:
+    """Return the name in an owner's column: before the last slash, or all of what others write."""
+    return (owner or "").rpartition("/")[0] or owner or "unknown"

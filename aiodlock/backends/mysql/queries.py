@@ -44,7 +44,7 @@ __all__ = [
     "to_row",
 ]
 
-VERSION = 3  # of tables and procedures: grows with every change of sql/schema.sql, sql/verbs.sql and sql/stock.sql
+VERSION = 4  # of tables and procedures: grows with every change of sql/schema.sql, sql/verbs.sql and sql/stock.sql
 
 _BLOCK = re.compile(r"^-- (name|part): (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)

@@ -22,8 +22,8 @@ PRINTS = {
         "free after five bookings: 5\n"
         "NOWAIT: lock 'seats.id=1' not acquired within 0.00s\n"
         "another row is free; connections held: 2\n"
-        "no index finds rows of 'seats' by 'row_name': the whole table would be locked; "
-        "CREATE INDEX … ON seats (row_name)\n"
+        "no index finds rows of 'seats' by 'row_name'='A': the whole table would be locked; "
+        "CREATE INDEX … ON seats (row_name), or give a value of the column's type\n"
     ),
     "lock_table": "classic: first and second are inside\naiodlock: the second one got None - it is held by first\n",
 }

@@ -6,8 +6,7 @@ import asyncio
 import gc
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,50 +14,21 @@ import asyncmy
 import pytest
 
 import aiodlock
-from aiodlock._core.line import Inside, LineId, Ticket, Waiting
+from aiodlock._core.line import Inside, Ticket, Waiting
 from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link
 from aiodlock.backends.mysql.packets import Refusal, Result
-from aiodlock.backends.mysql.queries import line_name, literal, to_int
+from aiodlock.backends.mysql.queries import to_int
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import MariaDBServer
 from aiodlock.testing.servers.tls import make_certificates
-from tests.acceptance import acceptance
 from tests.integration.mysql.conftest import Admin, Client
+from tests.integration.mysql.strangers import row_of_ticket, transaction, until_waiting
 
 Connect = Callable[..., Awaitable[Client]]
 Make = Callable[..., Ticket]
-
-
-@asynccontextmanager
-async def transaction(server: MariaDBServer, *statements: str) -> AsyncIterator[Admin]:
-    """Somebody else's open transaction."""
-    link = await Link.open(Address.from_url(server.url))
-    for statement in ("START TRANSACTION", *statements):
-        await link.ask(statement)
-    try:
-        yield Admin(link)
-    finally:
-        await link.aclose()
-
-
-async def until_waiting(admin: Admin, count: int) -> None:
-    """Return as soon as *count* transactions wait for a lock; asked more often, InnoDB repeats its last answer."""
-    question = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-    async with asyncio.timeout(10):
-        while (await admin.ask(question))[0][0] < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.12)
-
-
-def row_of(line: LineId) -> str:
-    return f"SELECT * FROM aiodlock_lines WHERE line = {literal(line_name(line))} FOR UPDATE"
-
-
-def row_of_ticket(ticket: Ticket) -> str:
-    line, name = literal(line_name(ticket.line)), literal(ticket.id.encode())
-    return f"SELECT * FROM aiodlock_tickets WHERE line = {line} AND id = {name} FOR UPDATE"
 
 
 # --- locks of InnoDB ---------------------------------------------------------------------------------------
@@ -98,50 +68,6 @@ async def test_repeatable_read_would_take_gap_locks(
     await client.backend._node._link.ask("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     status = await locks_of_a_waiting_verb(server, admin, client, ticket)
     assert [text for text in status.splitlines() if "lock_mode" in text and "rec but not gap" not in text]
-
-
-@acceptance(62)
-async def test_deadlocks_and_lock_waits_are_survived(
-    server: MariaDBServer, admin: Admin, client: Client, other: Client, ticket: Make
-) -> None:
-    """Somebody locks our rows in the other order: verbs are rolled back, repeated, and each is done once."""
-
-    async def deadlocks() -> int:
-        ((_, count),) = await admin.ask("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")
-        return int(count)
-
-    before = await deadlocks()
-    for _ in range(5):
-        holder, waiter = ticket(), ticket()
-        await client.backend.join(holder)
-        await other.backend.join(waiter)
-        await other.backend.renew([waiter])  # so that both have rows of their own
-        async with transaction(server, row_of_ticket(waiter)) as stranger:
-            leaving = asyncio.ensure_future(client.backend.leave(holder))
-            await until_waiting(admin, 1)
-            try:
-                await stranger.ask(row_of(holder.line))  # whoever of the two is rolled back
-            except BackendError:
-                pass
-            await stranger.ask("ROLLBACK")
-            await leaving
-        assert isinstance(await other.backend.join(waiter), Inside)
-        await other.backend.leave(waiter)
-    assert await deadlocks() > before
-
-
-async def test_a_row_that_stays_locked_is_reported_in_time(
-    server: MariaDBServer, connect: Connect, ticket: Make
-) -> None:
-    """The caller is told that the server gives no answer; the engine goes on asking."""
-    client, mine = await connect(patience=1.0), ticket()
-    await client.backend.join(mine)
-    async with transaction(server, row_of(mine.line)):
-        with pytest.raises(BackendUnavailableError, match="no answer"):
-            await client.backend.leave(mine)
-    await client.reconnected.wait()
-    await client.backend.leave(mine)
-    assert await client.backend.inspect(*mine.line) == []
 
 
 # --- connections -------------------------------------------------------------------------------------------
@@ -320,7 +246,7 @@ async def test_what_is_over_is_cleared_away(client: Client, admin: Admin, ticket
     for number in range(5):
         dead = f"'lock:dead-{number}'"
         await admin.ask(f"INSERT INTO aiodlock_lines (line, size, soonest, kept) VALUES ({dead}, 1, 1, 1)")
-        await admin.ask(f"INSERT INTO aiodlock_tickets VALUES ({dead}, 'x', 3, 1, 1, 1, 1, 1, '', '')")
+        await admin.ask(f"INSERT INTO aiodlock_tickets VALUES ({dead}, 'x', 3, 1, 1, 1, 1, 1, '', '', NULL)")
         await admin.ask(f"INSERT INTO aiodlock_latches VALUES ({dead}, 1, 1)")
         await admin.ask(f"INSERT INTO aiodlock_latch_marks VALUES ({dead}, 'oops')")
         await admin.ask(f"INSERT INTO aiodlock_mail VALUES ({1000 + number}, 'gone', 'I', {dead}, 'x', 1, 0, '', 1)")
