@@ -13,12 +13,12 @@ import fnmatch
 import random
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, LineId, Reconnected, Row, Ticket, TicketId, Waiting
-from aiodlock.backends.base import Capabilities, OnCall
+from aiodlock.backends.base import Capabilities, OnCall, Reply
 from aiodlock.backends.mysql.address import Address
-from aiodlock.backends.mysql.batch import Decode
 from aiodlock.backends.mysql.link import NO_TABLE, Link, StatementError
 from aiodlock.backends.mysql.names import quoted
 from aiodlock.backends.mysql.node import Node
@@ -108,28 +108,25 @@ class LockTable:
     def ping(self) -> Awaitable[None]:
         return self._node.send("DO 0", to_none)
 
-    async def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Answer:
+    def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
         if ticket.size != 1:
-            return Gone(GoneWhy.TOO_HEAVY)  # a row has one owner
-        if instead_of is not None:
-            await self.leave(Ticket(ticket.line, instead_of, owner=ticket.owner))
-        answer = await self._ask(ticket, take=True)
-        if isinstance(answer, Waiting) and not queue:
-            return Gone(GoneWhy.BUSY, answer.holder, answer.via)
-        return answer
+            refused: Reply[Answer] = Reply()
+            refused.set_result(Gone(GoneWhy.TOO_HEAVY))  # a row has one owner
+            return refused
+        before = () if instead_of is None else (self._free(Ticket(ticket.line, instead_of)),)
+        return self._ask(ticket, take=True, queue=queue, before=before)
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         def left(rows: Rows, via: int) -> None:
             self._inside.discard(ticket.id)  # again: a renewal may have been answered since
 
         self._inside.discard(ticket.id)
-        key = self._key_of(ticket.line)
-        mine = f"{self._key} = {key} AND {self._id} = {_text(ticket.id)}"
-        free = f"UPDATE {self._table} SET {self._locked} = FALSE WHERE {mine}"
-        return self._node.send(free, left, lane=key, results=1)
+        return self._node.send(self._free(ticket), left, lane=ticket.line, results=1)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
-        return asyncio.gather(*map(self._renew, tickets))
+        # Sent here, not in a task: a leave that follows must not overtake it.
+        asked = [self._ask(ticket, take=ticket.id not in self._inside) for ticket in tickets]
+        return asyncio.gather(*map(_or_none, asked))
 
     async def inspect(self, kind: str, pattern: str) -> Sequence[Row]:
         if kind not in ("*", "lock"):
@@ -155,13 +152,9 @@ class LockTable:
 
     # --- inner -------------------------------------------------------------------------------------------------
 
-    async def _renew(self, ticket: Ticket) -> Answer | None:
-        try:
-            return await self._ask(ticket, take=ticket.id not in self._inside)
-        except BackendUnavailableError:
-            return None
-
-    def _ask(self, ticket: Ticket, *, take: bool) -> Awaitable[Answer]:
+    def _ask(
+        self, ticket: Ticket, *, take: bool, queue: bool = True, before: tuple[str, ...] = ()
+    ) -> Awaitable[Answer]:
         """Keep the row if it is this ticket's, or with *take* if it is anybody's to have; then look whose it is."""
         key, owner, milliseconds = self._key_of(ticket.line), self._owner_of(ticket), round(ticket.ttl * 1000)
         mine = f"{self._owner} = {owner} AND {self._locked} AND {self._ends} > {_NOW}"
@@ -181,21 +174,25 @@ class LockTable:
             f"TIMESTAMPDIFF(MICROSECOND, {_NOW}, {self._ends}), {self._owner} "
             f"FROM {self._table} WHERE {self._key} = {key}"
         )
-        statements = (insert, update, look) if take else (update, look)
-        return self._node.send(";".join(statements), self._decoder(ticket), lane=key, results=len(statements))
+        statements = (*before, insert, update, look) if take else (update, look)
+        decode = partial(self._decode, ticket, queue)
+        return self._node.send(";".join(statements), decode, lane=ticket.line, results=len(statements))
 
-    def _decoder(self, ticket: Ticket) -> Decode[Answer]:
-        def decode(rows: Rows, via: int) -> Answer:
-            if not rows or not rows[0][0]:
-                if ticket.id in self._inside:
-                    self._inside.discard(ticket.id)
-                    return Gone(GoneWhy.EXPIRED, via=via)
-                look = self._look * random.uniform(0.5, 1.5)
-                return Waiting(1, look, 0, _name_of(rows[0][3]) if rows else None, 1, via)
+    def _decode(self, ticket: Ticket, queue: bool, rows: Rows, via: int) -> Answer:
+        mine, epoch, left, owner = rows[0] if rows else (False, 0, 0, None)
+        if mine:
             self._inside.add(ticket.id)
-            return Inside(rows[0][1], rows[0][2] / 1e6, company=True, size=1, via=via)
+            return Inside(epoch, left / 1e6, company=True, size=1, via=via)
+        if ticket.id in self._inside:
+            self._inside.discard(ticket.id)
+            return Gone(GoneWhy.EXPIRED, via=via)
+        if not queue:
+            return Gone(GoneWhy.BUSY, _name_of(owner), via)
+        return Waiting(1, self._look * random.uniform(0.5, 1.5), 0, _name_of(owner), 1, via)
 
-        return decode
+    def _free(self, ticket: Ticket) -> str:
+        mine = f"{self._key} = {self._key_of(ticket.line)} AND {self._id} = {_text(ticket.id)}"
+        return f"UPDATE {self._table} SET {self._locked} = FALSE WHERE {mine}"
 
     def _key_of(self, line: LineId) -> str:
         return _text(line.key if line.kind == "lock" else f"{line.kind}:{line.key}")
@@ -226,6 +223,13 @@ class LockTable:
     def _reconnected(self, via: int) -> None:
         if self._on_call:
             self._on_call(Reconnected(via))
+
+
+async def _or_none(asked: Awaitable[Answer]) -> Answer | None:
+    try:
+        return await asked
+    except BackendUnavailableError:
+        return None
 
 
 def _text(value: str) -> str:

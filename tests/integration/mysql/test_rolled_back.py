@@ -217,7 +217,7 @@ async def test_a_slow_server_that_answers_is_not_silent(connect: Connect) -> Non
 
 # --- a storm of deadlocks ----------------------------------------------------------------------------------
 
-ENOUGH = 10
+ENOUGH = 50
 
 
 async def weather_a_storm(

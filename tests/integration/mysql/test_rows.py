@@ -16,6 +16,7 @@ from aiodlock.errors import (
     TooManyWaitersError,
 )
 from tests.integration.mysql.conftest import Admin
+from tests.integration.mysql.strangers import until_waiting
 
 # --- RowLock -----------------------------------------------------------------------------------------------
 
@@ -85,6 +86,60 @@ async def test_a_lock_of_the_whole_table_is_refused(pool: Any) -> None:
             pass
     with pytest.raises(ConfigurationError, match="no name"):
         RowLock(pool, "stock; DROP TABLE stock")
+
+
+async def test_a_value_of_another_type_is_refused_whatever_was_locked_before(pool: Any, admin: Admin) -> None:
+    """A number for a column of text finds its row by reading all, and would lock all."""
+    await admin.ask("CREATE OR REPLACE TABLE seats (code VARCHAR(20) PRIMARY KEY, free INT) ENGINE = InnoDB")
+    await admin.ask(f"INSERT INTO seats VALUES {', '.join(f'({n}, 1)' for n in range(1, 200))}")
+    lock = RowLock(pool, "seats", key="code")
+    async with lock.row("1"):
+        pass
+    with pytest.raises(ConfigurationError, match=r"'code'=5.*of the column's type"):
+        async with lock.row(5):
+            pass
+    async with lock.row("5", wait=0), lock.row("77", wait=0):
+        pass
+
+
+async def test_a_row_is_locked_in_the_callers_own_transaction(pool: Any, admin: Admin) -> None:
+    """Until that ends, and with whatever else it does."""
+    lock = RowLock(pool, "stock")
+    async with pool.acquire() as connection, connection.cursor(DictCursor) as cursor:
+        await connection.begin()
+        row = await lock.take(cursor, 1)
+        assert lock.held == 0  # it is the caller's
+        with pytest.raises(AcquireTimeoutError):
+            async with lock.row(1, wait=0):
+                pass
+        await cursor.execute("UPDATE stock SET amount = %s WHERE id = 1", (row["amount"] - 1,))
+        await connection.commit()
+        async with lock.row(1, wait=0) as (_, later):
+            assert later["amount"] == 99
+
+
+async def test_a_cancelled_wait_for_a_row_locks_nothing(pool: Any, admin: Admin) -> None:
+    """Its connection is closed, the server rolls back, and the row is free when its holder ends."""
+    lock = RowLock(pool, "stock")
+    async with lock.row(1):
+        waiting = asyncio.create_task(lock.row(1, wait=20).__aenter__())
+        await until_waiting(admin, 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert lock.held == 1
+    async with lock.row(1, wait=10):
+        pass
+
+
+async def test_who_waits_as_long_as_the_server_is_told_how_long_that_was(pool: Any, admin: Admin) -> None:
+    lock = RowLock(pool, "stock")
+    async with lock.row(1), pool.acquire() as connection, connection.cursor(DictCursor) as cursor:
+        await cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
+        with pytest.raises(AcquireTimeoutError) as late:
+            await lock.take(cursor, 1)
+        assert late.value.waited > 0.5
+        await cursor.execute("SET SESSION innodb_lock_wait_timeout = @@GLOBAL.innodb_lock_wait_timeout")
 
 
 async def test_held_connections_are_bounded(pool: Any) -> None:

@@ -14,12 +14,12 @@ import asyncmy
 import pytest
 
 import aiodlock
-from aiodlock._core.line import Inside, Ticket, Waiting
+from aiodlock._core.line import AskedToGo, Inside, Ticket, Waiting
 from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link
 from aiodlock.backends.mysql.packets import Refusal, Result
-from aiodlock.backends.mysql.queries import to_int
+from aiodlock.backends.mysql.queries import line_name, literal, to_int
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import MariaDBServer
@@ -49,7 +49,8 @@ async def locks_of_a_waiting_verb(server: MariaDBServer, admin: Admin, client: C
         await other.ask("ROLLBACK")
         await leaving
     assert isinstance(await client.backend.join(waiter), Inside)
-    return str(status.partition("LOCK WAIT")[2].partition("---TRANSACTION")[0])
+    now = status.partition("\nTRANSACTIONS\n")[2]  # before it stands the last deadlock of whatever test
+    return str(now.partition("LOCK WAIT")[2].partition("---TRANSACTION")[0])
 
 
 async def test_verbs_take_no_gap_locks(server: MariaDBServer, admin: Admin, client: Client, ticket: Make) -> None:
@@ -260,6 +261,38 @@ async def test_what_is_over_is_cleared_away(client: Client, admin: Admin, ticket
     assert isinstance(again, Inside)
 
 
+async def test_epochs_go_on_growing_after_a_line_was_forgotten(client: Client, admin: Admin, ticket: Make) -> None:
+    """Clearing away never sets an epoch back."""
+    before, after = ticket(), ticket()
+    first = await client.backend.join(before)
+    await client.backend.leave(before)
+    name = literal(line_name(before.line))
+    await admin.ask(f"UPDATE aiodlock_lines SET kept = 1 WHERE line = {name}")
+    await admin.ask("CALL aiodlock_forget(1000)")
+    assert await admin.ask(f"SELECT line FROM aiodlock_lines WHERE line = {name}") == []
+    second = await client.backend.join(after)
+    assert isinstance(first, Inside)
+    assert isinstance(second, Inside)
+    assert second.epoch > first.epoch
+
+
+async def test_a_holder_that_cannot_be_called_hears_with_its_renewal_that_it_is_asked_to_go(
+    connect: Connect, client: Client, ticket: Make
+) -> None:
+    """Once asked it hears so again and again; others inside get mail."""
+    silent = await connect(pushes=False)
+    mine, other = ticket(size=2), ticket(size=2)
+    await silent.backend.join(mine)
+    await client.backend.join(other)
+    assert await client.backend.revoke(mine.line, "deploy") == 2
+    assert [call for call in await client.told() if isinstance(call, AskedToGo)] == [AskedToGo(other.id, "deploy", 1)]
+    assert silent.calls == []
+    for _ in range(2):
+        (answer,) = await silent.backend.renew([mine])
+        assert isinstance(answer, Inside)
+    assert silent.calls == [AskedToGo(mine.id, "deploy", 1)] * 2
+
+
 # --- rights, versions, other servers -----------------------------------------------------------------------
 
 
@@ -333,6 +366,11 @@ def test_nothing_is_sent_in_clear_to_another_machine() -> None:
     assert MySQLBackend.from_url("mysql://app:secret@db.example/shop", plaintext=True).address
     assert MySQLBackend.from_url("mysqls://app:secret@db.example/shop").address == "mysqls://db.example:3306/shop"
     assert MySQLBackend.from_url("mysql://app:secret@127.0.0.1/shop").address == "mysql://127.0.0.1:3306/shop"
+    assert MySQLBackend.from_url("mysql://app:secret@db.example/shop?plaintext=true").address  # as the commands need it
+    with pytest.raises(ConfigurationError, match="in clear: give mysqls://"):
+        Address(host="db.example", database="shop")
+    with pytest.raises(ConfigurationError, match="in clear: give mysqls://"):
+        MySQLBackend.from_url("mysql://db.example/shop?plaintext=no")
 
 
 async def test_a_server_without_tls_is_not_spoken_to_in_clear(server: MariaDBServer) -> None:
