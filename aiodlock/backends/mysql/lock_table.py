@@ -12,7 +12,7 @@ import asyncio
 import fnmatch
 import random
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn
 
@@ -114,7 +114,7 @@ class LockTable:
             refused.set_result(Gone(GoneWhy.TOO_HEAVY))  # a row has one owner
             return refused
         before = () if instead_of is None else (self._free(Ticket(ticket.line, instead_of)),)
-        return self._ask(ticket, take=True, queue=queue, before=before)
+        return self._ask(ticket, queue=queue, before=before)
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         def left(rows: Rows, via: int) -> None:
@@ -125,17 +125,19 @@ class LockTable:
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         # Sent here, not in a task: a leave that follows must not overtake it.
-        asked = [self._ask(ticket, take=ticket.id not in self._inside) for ticket in tickets]
-        return asyncio.gather(*map(_or_none, asked))
+        return asyncio.gather(*[_or_none(self._ask(ticket)) for ticket in tickets])
 
     async def inspect(self, kind: str, pattern: str) -> Sequence[Row]:
-        if kind not in ("*", "lock"):
-            return []
         columns = f"TIMESTAMPDIFF(MICROSECOND, {self._time}, {_NOW}), TIMESTAMPDIFF(MICROSECOND, {_NOW}, {self._ends})"
         held = f"{self._locked} AND {self._ends} > {_NOW}"
         rows = await self._node.send(
             f"SELECT {self._key}, {self._owner}, {columns} FROM {self._table} WHERE {held}", _to_rows, results=1
         )
+        if kind not in ("*", "lock"):
+            prefix = f"{kind}:"
+            rows = [
+                replace(row, kind=kind, key=row.key.removeprefix(prefix)) for row in rows if row.key.startswith(prefix)
+            ]
         return [row for row in rows if fnmatch.fnmatchcase(row.key, pattern)]
 
     def change_weight(self, ticket: Ticket, weight: int) -> NoReturn:
@@ -152,10 +154,9 @@ class LockTable:
 
     # --- inner -------------------------------------------------------------------------------------------------
 
-    def _ask(
-        self, ticket: Ticket, *, take: bool, queue: bool = True, before: tuple[str, ...] = ()
-    ) -> Awaitable[Answer]:
-        """Keep the row if it is this ticket's, or with *take* if it is anybody's to have; then look whose it is."""
+    def _ask(self, ticket: Ticket, *, queue: bool = True, before: tuple[str, ...] = ()) -> Awaitable[Answer]:
+        """Keep the row if it is this ticket's, take it if it is free and we never had it; then look whose it is."""
+        is_new = ticket.id not in self._inside
         key, owner, milliseconds = self._key_of(ticket.line), self._owner_of(ticket), round(ticket.ttl * 1000)
         mine = f"{self._owner} = {owner} AND {self._locked} AND {self._ends} > {_NOW}"
         free = f"NOT {self._locked} OR {self._ends} <= {_NOW}"
@@ -164,17 +165,20 @@ class LockTable:
             f"({self._key}, {self._time}, {self._duration}, {self._owner}, {self._locked}) "
             f"VALUES ({key}, {_NOW}, 0, '', FALSE)"
         )
+        # Set from left to right: the duration, which shortens no life, sees the row as it was.
+        left = f"CEIL(TIMESTAMPDIFF(MICROSECOND, {_NOW}, {self._ends}) / 1000)"
+        life = f"IF({mine}, GREATEST({milliseconds}, {left}), {milliseconds})"
         update = (
-            f"UPDATE {self._table} SET {self._time} = {_NOW}, {self._duration} = {milliseconds}, "
-            f"{self._owner} = {owner}, {self._locked} = TRUE "
-            f"WHERE {self._key} = {key} AND ({mine}{f' OR {free}' if take else ''})"
+            f"UPDATE {self._table} "
+            f"SET {self._duration} = {life}, {self._time} = {_NOW}, {self._owner} = {owner}, {self._locked} = TRUE "
+            f"WHERE {self._key} = {key} AND ({mine}{f' OR {free}' if is_new else ''})"
         )
         look = (
             f"SELECT {mine}, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {self._time}) DIV 16, "
             f"TIMESTAMPDIFF(MICROSECOND, {_NOW}, {self._ends}), {self._owner} "
             f"FROM {self._table} WHERE {self._key} = {key}"
         )
-        statements = (*before, insert, update, look) if take else (update, look)
+        statements = (*before, insert, update, look) if is_new else (update, look)
         decode = partial(self._decode, ticket, queue)
         return self._node.send(";".join(statements), decode, lane=ticket.line, results=len(statements))
 
