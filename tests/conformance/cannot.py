@@ -57,18 +57,13 @@ CANNOT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "mysql-looking": {
-        "nobody tells of company: a ticket is given up after a batch, lingering or not": (
-            "a_lingering_ticket_gives_way",
-        ),
+        "nobody tells of company: a ticket is given up after a batch": ("a_lingering_ticket_gives_way",),
     },
 }
 
 _AS_REDLOCK = [name for names in CANNOT["redlock"].values() for name in names]
 CANNOT["lock-table"] = {
-    "nobody stands in line, as with redlock, and who comes first is luck": (
-        *_AS_REDLOCK,
-        "two_busy_clients_take_turns",
-    ),
+    "nobody stands in line, and who comes first is luck": (*_AS_REDLOCK, "two_busy_clients_take_turns"),
     "nothing is remembered of who has left or was late; the time is both life and epoch": (
         "a_buried_ticket_never_stands",
         "a_life_ends_by_the_servers_clock",

@@ -128,7 +128,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         facts = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         backend, check = facts.get("backend", ""), facts.get("check")
-        if backend in ALL_LONG or (backend in LONG and check and check.name not in SHORT):
+        is_short = check and check.name in SHORT and (backend, check.name) != ("mysql-looking", "one_at_a_time")
+        if backend in ALL_LONG or (backend in LONG and check and not is_short):
             item.add_marker(pytest.mark.long)
         if check and any(check.name in names for names in CANNOT.get(backend, {}).values()):
             left_out.append(item)
