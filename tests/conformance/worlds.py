@@ -159,7 +159,6 @@ class MySQLWorld(ServerWorld):
     def __init__(self, server: Server, *, pushes: bool = True) -> None:
         super().__init__(server)
         self._pushes = pushes
-        self.patience = 60.0 if pushes else 180.0  # looking takes longer than being called
 
     def backend_at(self, port: int) -> Backend:
         url = f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}"
