@@ -55,7 +55,7 @@ def test_an_example_prints_what_it_promises(name: str, server: MariaDBServer) ->
     ("name", "right", "wrong"),
     [
         ("version_column", 'return {"amount": row["amount"] - count}', 'return {"amount": row["amount"]}'),
-        ("lock_table", "ttl=1)", "ttl=1, renew=False)"),
+        ("lock_table", "ttl=3)", "ttl=3, renew=False)"),
     ],
 )
 def test_an_example_without_its_cure_is_caught(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -148,6 +149,18 @@ async def test_held_connections_are_bounded(pool: Any) -> None:
         with pytest.raises(TooManyWaitersError, match="raise most"):
             async with lock.row(2):
                 pass
+
+
+async def test_without_a_bound_the_pool_would_be_waited_for_in_vain(pool: Any) -> None:
+    """The broken twin: who holds all connections waits for one more."""
+    lock = RowLock(pool, "stock", most=1000)
+    async with AsyncExitStack() as stack:
+        for _ in range(pool.maxsize):
+            await stack.enter_async_context(pool.acquire())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2), lock.row(1):
+                pass
+        assert lock.held == 0
 
 
 # --- Versioned ---------------------------------------------------------------------------------------------
