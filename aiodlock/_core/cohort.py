@@ -236,8 +236,9 @@ class Cohort(Tickets):
         place.asked_to_go = True
         place.set_until()
         for own in place.holds:
-            own._revocation = reason
-            self.engine.emit(HoldRevoked(*self.line, own.fence, reason))
+            if own._revocation != reason:  # a call can be doubled
+                own._revocation = reason
+                self.engine.emit(HoldRevoked(*self.line, own.fence, reason))
         if place in self.open and not place.holds:
             self._let_go(place)
 

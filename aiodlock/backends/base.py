@@ -2,7 +2,7 @@
 
 Four verbs carry every wait: ``join``, ``leave``, ``renew``, and the stream of calls that the server pushes. None of
 them waits for a turn. Every verb is idempotent, so the engine may repeat it after a lost reply; the backend and its
-driver never repeat anything by themselves.
+driver repeat by themselves only what the server says it has not done: a slot moved, a transaction was rolled back.
 
 A verb returns an awaitable: a coroutine, a future (the engine then needs no task), or a `Reply` (no step of the loop).
 A verb without an answer raises :class:`~aiodlock.errors.BackendUnavailableError`: it may or may not have happened.

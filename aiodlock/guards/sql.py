@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from aiodlock._core.fence import check_fence
 from aiodlock.errors import ConfigurationError, LockError, LockLostError
 
 __all__ = ["Cursor", "SqlGuard"]
 
 
 class Cursor(Protocol):
-    """The part of a cursor that a guard uses; its rows are tuples."""
+    """The part of a cursor that a guard uses; its rows are tuples, or mappings by the names of columns."""
 
     async def execute(self, statement: str, parameters: Sequence[object], /) -> Any: ...
 
@@ -36,30 +37,38 @@ class SqlGuard:
 
         Cancellation: the write may or may not be done; it can be repeated with the same fence.
         """
-        if not 0 < fence < 1 << 63:
-            raise ConfigurationError(f"fence={fence!r}: give hold.fence")
+        check_fence(fence)
         sets = "".join(f"{_quoted(column)} = %s, " for column in columns)
         statement = f"UPDATE {self._table} SET {sets}{self._fence} = %s WHERE {self._key} = %s AND {self._fence} <= %s"
         if not await cursor.execute(statement, (*columns.values(), fence, row, fence)):
             await self._explain(cursor, row, fence)
 
     async def newest(self, cursor: Cursor, row: object) -> int | None:
-        """Return the newest fence that wrote to the row, None if there is no such row.
+        """Return the newest fence that wrote to the row, as the transaction sees it; None if there is no such row.
 
         Cancellation: nothing is left behind.
         """
-        await cursor.execute(f"SELECT {self._fence} FROM {self._table} WHERE {self._key} = %s", (row,))
-        found = await cursor.fetchone()
-        return None if found is None else int(found[0])
+        return await self._read(cursor, row, "")
+
+    async def _read(self, cursor: Cursor, row: object, how: str) -> int | None:
+        await cursor.execute(f"SELECT {self._fence} FROM {self._table} WHERE {self._key} = %s{how}", (row,))
+        match await cursor.fetchone():
+            case None:
+                return None
+            case Mapping() as columns:
+                return int(next(iter(columns.values())))
+            case columns:
+                return int(columns[0])
 
     async def _explain(self, cursor: Cursor, row: object, fence: int) -> None:
-        newest = await self.newest(cursor, row)
+        """Say why the update changed nothing, by the row as it is: a snapshot shows it as it was when we first read."""
+        newest = await self._read(cursor, row, " FOR UPDATE")
         name = f"{self._table}.{self._key}={row}".replace("`", "")
         if newest is None:
             raise LockError(name, f"{name} is not there: insert it before it is guarded")
-        if newest > fence:
+        # The same one has written already, with the same values: the server counts rows that change.
+        if newest != fence:
             raise LockLostError(name, reason=f"fence {fence} came after {newest}: a later holder has written")
-        # Written already by this fence, with the same values: the server counts rows that change.
 
 
 def _quoted(name: str) -> str:

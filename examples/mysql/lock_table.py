@@ -36,8 +36,8 @@ async def main() -> None:
         print("classic:", " and ".join(inside), "are inside")
         await cursor.execute("UPDATE job_locks SET locked = FALSE")
     first, second = LockClient(table(), name="first"), LockClient(table(), name="second")
-    async with first, second, first.lock("report", ttl=1):
-        await asyncio.sleep(1.2)  # lock_time is refreshed meanwhile
+    async with first, second, first.lock("report", ttl=3):
+        await asyncio.sleep(3.2)  # lock_time is refreshed meanwhile
         got = await second.lock("report").try_acquire()
         print("aiodlock: the second one got", got, "- it is held by", await second.lock("report").holder())
 

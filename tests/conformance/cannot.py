@@ -57,4 +57,18 @@ CANNOT: dict[str, dict[str, tuple[str, ...]]] = {
             "a_holder_of_any_kind_can_be_asked_to_go",
         ),
     },
+    "mysql-looking": {
+        "nobody tells of company: a ticket is given up after a batch": ("a_lingering_ticket_gives_way",),
+    },
+}
+
+_AS_REDLOCK = [name for names in CANNOT["redlock"].values() for name in names]
+CANNOT["lock-table"] = {
+    "nobody stands in line, and who comes first is luck": (*_AS_REDLOCK, "two_busy_clients_take_turns"),
+    "nothing is remembered of who has left or was late; the time is both life and epoch": (
+        "a_buried_ticket_never_stands",
+        "a_life_ends_by_the_servers_clock",
+        "joining_again_is_looking",
+    ),
+    "locks only": tuple(name for name in _of("rwlock") if name not in _AS_REDLOCK),
 }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from aiodlock.backends.mysql import LockTable
+from aiodlock.backends.mysql.address import Address as MySQLAddress
+from aiodlock.backends.mysql.link import Link
 from aiodlock.testing.conformance import CHECKS, Check, MemoryWorld, World
 from aiodlock.testing.servers import (
     IndependentMasters,
@@ -17,7 +21,14 @@ from aiodlock.testing.servers import (
     require,
 )
 from tests.conformance.cannot import CANNOT
-from tests.conformance.worlds import ClusterWorld, MySQLWorld, RedisWorld, RedlockWorld, ZooKeeperWorld
+from tests.conformance.worlds import (
+    ClusterWorld,
+    LockTableWorld,
+    MySQLWorld,
+    RedisWorld,
+    RedlockWorld,
+    ZooKeeperWorld,
+)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +63,14 @@ def zookeeper_server() -> Iterator[ZooKeeperServer]:
 def mariadb_server() -> Iterator[MariaDBServer]:
     require(MariaDBServer)
     with MariaDBServer() as running:
+        asyncio.run(_make_lock_table(running))
         yield running
+
+
+async def _make_lock_table(server: MariaDBServer) -> None:
+    link = await Link.open(MySQLAddress.from_url(server.url))
+    await link.ask(LockTable.from_url(server.url, table="conforming_locks").definition)
+    await link.aclose()
 
 
 @pytest.fixture(scope="session")
@@ -69,13 +87,15 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "cluster": lambda request: ClusterWorld(request.getfixturevalue("redis_cluster").nodes),
     "redlock": lambda request: RedlockWorld(request.getfixturevalue("redis_masters").nodes),
     "mysql": lambda request: MySQLWorld(request.getfixturevalue("mariadb_server")),
+    "mysql-looking": lambda request: MySQLWorld(request.getfixturevalue("mariadb_server"), pushes=False),
+    "lock-table": lambda request: LockTableWorld(request.getfixturevalue("mariadb_server")),
     "zookeeper": lambda request: ZooKeeperWorld([request.getfixturevalue("zookeeper_server")]),
     "zookeeper-3": lambda request: ZooKeeperWorld(request.getfixturevalue("zookeeper_ensemble").nodes),
 }
 
 
 # Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
-LONG = {"cluster", "mysql", "redlock", "zookeeper"}
+LONG = {"cluster", "lock-table", "mysql", "mysql-looking", "redlock", "zookeeper"}
 SHORT = {
     *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
     *(
@@ -129,7 +149,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_long(backend: str, check: Check | None) -> bool:
     if backend == "zookeeper-3":
         return check is None or check.name not in OF_AN_ENSEMBLE
-    return backend in LONG and check is not None and check.name not in SHORT
+    if check is None or (backend, check.name) == ("mysql-looking", "one_at_a_time"):
+        return check is not None
+    return backend in LONG and check.name not in SHORT
 
 
 @pytest.fixture(params=WORLDS)

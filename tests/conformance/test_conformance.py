@@ -23,6 +23,8 @@ ALL_KINDS = frozenset({"lock", "rwlock", "semaphore", "latch"})
 EXPECTED = {
     "memory": Capabilities(kinds=ALL_KINDS, pushes=True, shared=False, most_tickets=1_000_000, stock=True),
     "mysql": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
+    "mysql-looking": Capabilities(kinds=ALL_KINDS, pushes=False, shared=True, most_tickets=1_000_000, stock=True),
+    "lock-table": Capabilities(kinds=frozenset({"lock"}), pushes=False, shared=True, ordered=False),
     "redis": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
     "cluster": Capabilities(kinds=ALL_KINDS, pushes=True, shared=True, most_tickets=1_000_000, stock=True),
     "redlock": Capabilities(kinds=frozenset({"lock", "rwlock"}), pushes=False, shared=True, ordered=False),

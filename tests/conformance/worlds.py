@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from aiodlock import LockClient
+from aiodlock._core.place import WAITING
 from aiodlock.backends.base import Backend
-from aiodlock.backends.mysql import MySQLBackend
+from aiodlock.backends.mysql import LockTable, MySQLBackend
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.cluster import ClusterBackend
@@ -153,14 +154,38 @@ class RedlockWorld(_ServersWorld):
 
 
 class MySQLWorld(ServerWorld):
-    """A real MariaDB."""
+    """A real MariaDB, whose clients are called, or with *pushes* false look."""
+
+    slack = 2.0  # on a busy machine
+
+    def __init__(self, server: Server, *, pushes: bool = True) -> None:
+        super().__init__(server)
+        self._pushes = pushes
 
     def backend_at(self, port: int) -> Backend:
-        return MySQLBackend.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}")
+        url = f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}"
+        return MySQLBackend.from_url(url, pushes=self._pushes)
 
     def sign(self, verb: str) -> bytes:
         of_stock = "stock_" if verb in {"confirm", "put_back", "restock", "take"} else ""
         return f"CALL aiodlock_{of_stock}{_NAMES.get(verb, verb)}(".encode()
+
+
+class LockTableWorld(ServerWorld):
+    """The classic table in a real MariaDB. It does not show who waits: nobody stands in line there."""
+
+    slack = 2.0
+
+    def backend_at(self, port: int) -> Backend:
+        return LockTable.from_url(f"mysql://root@127.0.0.1:{port}/{MariaDBServer.database}", table="conforming_locks")
+
+    def sign(self, verb: str) -> bytes:
+        return {"join": b"INSERT IGNORE", "leave": b" = FALSE WHERE"}[verb]
+
+    async def _are_waiting(self, count: int) -> bool:
+        engines = [client._engine for client in self._clients]
+        places = [place for engine in engines if engine for place in engine.places.values()]
+        return sum(place.answered and place.state is WAITING for place in places) == count
 
 
 # What a verb asks of ZooKeeper: to create (in one step with something else as well), to delete, to set.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aiodlock.testing.servers import RedisServer, require
+from aiodlock.testing.servers import MariaDBServer, RedisServer, require
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
@@ -68,6 +68,7 @@ PRINTS = {
         r"not paid: Returned\(quantity=1\)\n"
         "the books balance: True\n"
     ),
+    "22_guarded_rows": "sleepy is too late\nin stock: 15\n",
     "21_several_backends": (
         "price: 120, ledger and page agreed every time: True\nprice is lost, and the ledger is free: True\n"
     ),
@@ -78,7 +79,11 @@ PRINTS = {
     "13_run": r"lamps sold: \[1, 2, 3, 4, 5, 6, 7, 8, 9, 10\]\ntoo late: 190\n",
 }
 
-OWN_SERVERS = {"14_guarded_data": (RedisServer,), "15_classic_lock": (RedisServer,)}  # what an example starts itself
+OWN_SERVERS = {  # what an example starts itself
+    "14_guarded_data": (RedisServer,),
+    "15_classic_lock": (RedisServer,),
+    "22_guarded_rows": (MariaDBServer,),
+}
 
 
 @pytest.fixture(scope="module", params=["memory", RedisServer], ids=["memory", "redis"])
@@ -138,6 +143,7 @@ def test_an_example_is_short(name: str) -> None:
         ("21_several_backends", 'multi(ledger.lock("price"), pages.lock("price"), wait=10):', 'lock("other"):'),
         ("10_fencing", "if fence < self.newest:", "if False:"),
         ("14_guarded_data", "fence=old.fence", "fence=new.fence"),
+        ("22_guarded_rows", "fence=old.fence", "fence=new.fence"),
     ],
 )
 def test_an_example_without_its_lock_is_caught(name: str, right: str, wrong: str, tmp_path: Path) -> None:

@@ -22,14 +22,22 @@ _HINT = "give mysql://user:password@host:port/database, or mysqls://… for TLS"
 class Address:
     """One database on one server; *tls* makes it ``mysqls://``.
 
-    *credentials* returns user and password; it is asked at every connect, so that they may change.
+    *plaintext* allows to speak in clear to another machine. *credentials* returns user and password; it is asked at
+    every connect, so that they may change.
     """
 
     host: str = "localhost"
     port: int = 3306
     database: str = ""
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    plaintext: bool = False
     credentials: Credentials = field(default=lambda: ("root", ""), repr=False)
+
+    def __post_init__(self) -> None:
+        if not (self.tls or self.plaintext or self.is_local):
+            raise ConfigurationError(
+                f"{self} would send everything in clear: give mysqls://, or plaintext=True (in a URL ?plaintext=true)"
+            )
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -47,8 +55,8 @@ class Address:
     def from_url(cls, url: str, *, unverified: bool = False, plaintext: bool = False) -> Address:
         """Read ``mysql://`` or ``mysqls://``; ``?ca=`` names a file with the authority of the server's certificate.
 
-        Without TLS only this machine is spoken to, unless *plaintext* asks for more. *unverified* allows TLS that does
-        not check the server.
+        Without TLS only this machine is spoken to, unless *plaintext* or ``?plaintext=true`` asks for more.
+        *unverified* allows TLS that does not check the server.
         """
         try:
             parts = urlsplit(url)
@@ -61,16 +69,21 @@ class Address:
         if not database or "/" in database:
             raise ConfigurationError(f"MySQL URL names no database: {_HINT}")
         ca = options.pop("ca", None)
+        plaintext = options.pop("plaintext", "") == "true" or plaintext
         if options:
             raise ConfigurationError(
                 f"MySQL URL has options that are not supported: {', '.join(sorted(options))}; {_HINT}"
             )
         tls = _context(ca, unverified=unverified) if parts.scheme == "mysqls" else None
         user, password = unquote(parts.username or "root"), unquote(parts.password or "")
-        address = cls(host=host, port=port, database=database, tls=tls, credentials=lambda: (user, password))
-        if not (tls or plaintext or address.is_local):
-            raise ConfigurationError(f"{address} would send everything in clear: give mysqls://, or plaintext=True")
-        return address
+        return cls(
+            host=host,
+            port=port,
+            database=database,
+            tls=tls,
+            plaintext=plaintext,
+            credentials=lambda: (user, password),
+        )
 
 
 def _context(ca: str | None, *, unverified: bool) -> ssl.SSLContext:

@@ -13,15 +13,28 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from aiodlock._core.line import Answer, CompanyCame, LineId, Reconnected, Row, Ticket, TicketId, Waiting, tombstone_life
+from aiodlock._core.line import (
+    Answer,
+    AskedToGo,
+    CompanyCame,
+    Inside,
+    LineId,
+    Reconnected,
+    Row,
+    Ticket,
+    TicketId,
+    Waiting,
+    tombstone_life,
+)
 from aiodlock._core.stock import Terms
 from aiodlock.backends.base import Capabilities, Finding, OnCall, Reply
 from aiodlock.backends.mysql import setup
 from aiodlock.backends.mysql.address import Address
+from aiodlock.backends.mysql.batch import Decode, Shortcut
 from aiodlock.backends.mysql.bell import Bell, pillow_of, take
 from aiodlock.backends.mysql.doctor import findings
 from aiodlock.backends.mysql.link import Link
-from aiodlock.backends.mysql.node import Decode, Node, Shortcut, dial
+from aiodlock.backends.mysql.node import Node, dial
 from aiodlock.backends.mysql.queries import (
     VERSION,
     Rows,
@@ -173,19 +186,26 @@ class MySQLBackend:
         decode: Decode[_T],
         shortcut: Shortcut[_T] | None = None,
     ) -> Reply[_T]:
-        statement = partial(call, verb, line_name(line), *arguments)
-        return self._node.send(statement, decode, shortcut=shortcut)
+        name = line_name(line)
+        return self._node.send(partial(call, verb, name, *arguments), decode, lane=name, shortcut=shortcut)
 
     async def _renew(self, ticket: Ticket) -> Answer | None:
         lives = micros(ticket.ttl), micros(ticket.waiting_life)
+        decode = partial(self._renewed, ticket)
         try:
-            return await self._call("renew", ticket.line, ticket.id.encode(), *lives, decode=self._to_answer)
+            return await self._call("renew", ticket.line, ticket.id.encode(), *lives, decode=decode)
         except BackendUnavailableError:
             return None
 
     def _joined(self, ticket: Ticket, rows: Rows, via: int) -> Answer:
         answer = self._to_answer(rows, via)
         self._shortcuts.joined(ticket, answer)
+        return answer
+
+    def _renewed(self, ticket: Ticket, rows: Rows, via: int) -> Answer:
+        answer = self._to_answer(rows, via)
+        if isinstance(answer, Inside) and (reason := rows[0][1]) is not None and self._on_call:
+            self._on_call(AskedToGo(ticket.id, bytes(reason).decode(errors="replace"), via))
         return answer
 
     def _to_answer(self, rows: Rows, via: int) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 
@@ -12,6 +13,10 @@ from aiodlock.backends.mysql.queries import query
 __all__ = ["findings"]
 
 _PER_CLIENT = 2  # connections: for verbs, and to be called on
+_NEEDED = ("SELECT", "INSERT", "UPDATE", "DELETE", "EXECUTE")
+_GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?P<where>\S+) TO ")
+_ROLE = re.compile(r"GRANT (?P<name>`\S+) TO ")
+_LIKE = {"%": ".*", "_": "."}
 _SKEW = 1.0  # seconds between the server's clock and ours, beyond which one of them is wrong
 
 
@@ -20,12 +25,12 @@ async def findings(link: Link) -> Sequence[Finding]:
 
     Cancellation: nothing is left behind.
     """
-    ((version, most, flush, now),) = (await link.ask(query("settings")))[-1]
+    ((version, most, flush, now, database),) = (await link.ask(query("settings")))[-1]
     status = {name: value for rows in await link.ask(query("status")) for name, value in rows}
     grants = [grant for rows in await link.ask("SHOW GRANTS") for (grant,) in rows]
     return [
         Finding("version", str(version)),
-        _rights(grants),
+        _rights(grants, str(database)),
         _clock(float(now) - time.time()),
         _connections(int(most), int(status.get("Threads_connected", 0))),
         _flushing(int(flush)),
@@ -34,13 +39,27 @@ async def findings(link: Link) -> Sequence[Finding]:
     ]
 
 
-def _rights(grants: Sequence[str]) -> Finding:
-    text = " ".join(grants).upper()
-    needed = ("SELECT", "INSERT", "UPDATE", "DELETE", "EXECUTE")
-    missing = [right for right in needed if right not in text and "ALL PRIVILEGES" not in text]
-    if missing:
-        return Finding("rights", f"no {', '.join(missing)}", "error", f"GRANT {', '.join(missing)} ON the database")
-    return Finding("rights", "read, write and call")
+def _rights(grants: Sequence[str], database: str) -> Finding:
+    """Decide by ``SHOW GRANTS``: what is granted on all databases, or on ours, by name or pattern."""
+    here = [grant for grant in map(_GRANT.match, grants) if grant and _covers(grant["where"], database)]
+    rights = {right for grant in here for right in grant["rights"].split(", ")}
+    missing = [right for right in _NEEDED if not rights & {right, "ALL PRIVILEGES"}]
+    if not missing:
+        return Finding("rights", "read, write and call")
+    advice = f"GRANT {', '.join(missing)} ON {database}.*"
+    if roles := [role["name"] for role in map(_ROLE.match, grants) if role]:
+        found = f"through {', '.join(roles)}, which may have them or not"
+        return Finding("rights", found, "warning", f"if not: {advice}")
+    return Finding("rights", f"no {', '.join(missing)} on {database!r}", "error", advice)
+
+
+def _covers(where: str, database: str) -> bool:
+    """Say whether a grant there is one on *database*: its name may be a pattern, as of LIKE."""
+    if where == "*.*":
+        return True
+    name = where.removesuffix(".*").strip("`").replace("``", "`")
+    pattern = re.sub(r"\\?.", lambda part: _LIKE.get(part[0]) or re.escape(part[0][-1]), name)
+    return where.endswith(".*") and re.fullmatch(pattern, database) is not None
 
 
 def _clock(skew: float) -> Finding:

@@ -7,15 +7,14 @@ arrives, and more can be sent before an answer has come.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import asyncmy
 from asyncmy.constants.CLIENT import MULTI_STATEMENTS
-from asyncmy.errors import Error as DriverError
 
+from aiodlock._core.cancel import stop
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.packets import GOODBYE, Reader, Refusal, Result, Rows, command
 from aiodlock.backends.mysql.queries import query
@@ -27,7 +26,7 @@ from aiodlock.errors import (
     MissingDependencyError,
 )
 
-__all__ = ["Exchange", "Link", "StatementError"]
+__all__ = ["NO_TABLE", "Exchange", "Link", "StatementError"]
 
 _POLITE = 0.5  # seconds that closing waits for the server
 
@@ -36,7 +35,8 @@ _INTERRUPTED = 1317
 _AGAIN = frozenset({1205, 1213, _INTERRUPTED})
 # This connection, or this server, is of no more use: shutting down, killed, or no longer the primary.
 _OVER = frozenset({1053, 1152, 1184, 1290, 1792, 1836, 1927, 3024, 4031})
-_MISSING = frozenset({1049, 1146, 1305})
+NO_TABLE = 1146
+_MISSING = frozenset({1049, NO_TABLE, 1305})
 _DENIED = frozenset({1044, 1045, 1095, 1142, 1143, 1227, 1370})
 _SETUP = {
     **dict.fromkeys(_MISSING, "run 'aiodlock mysql init' with a user who may create tables and procedures"),
@@ -85,21 +85,7 @@ class Link(asyncio.Protocol):
     @classmethod
     async def open(cls, address: Address) -> Link:
         """Connect and prepare the session, or raise; the caller bounds the time."""
-        user, password = address.credentials()
-        try:
-            driver: Any = await asyncmy.connect(
-                host=address.host,
-                port=address.port,
-                user=user,
-                password=password,
-                database=address.database,
-                ssl=address.tls,
-                autocommit=True,
-                client_flag=MULTI_STATEMENTS,
-                program_name="aiodlock",
-            )
-        except (DriverError, OSError, ssl.SSLError, RuntimeError) as error:
-            raise _not_opened(address, error) from error
+        driver = await _connected(address)
         # The driver has greeted the server and logged in; from here on the stream is ours.
         link = cls(address, driver._transport, Reader(has_eof=not driver._deprecate_eof))
         driver._transport.set_protocol(link)
@@ -199,6 +185,39 @@ class _Asked:
     def fail(self, error: BackendError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
+
+
+async def _connected(address: Address) -> Any:
+    """Let the driver connect and log in, in a task of its own: it can swallow a cancellation, and we must not."""
+    connecting = asyncio.ensure_future(_connect(address))
+    try:
+        return await asyncio.shield(connecting)
+    except asyncio.CancelledError:
+        await stop(connecting)
+        if not connecting.cancelled() and connecting.exception() is None:
+            connecting.result().close()
+        raise
+
+
+async def _connect(address: Address) -> Any:
+    try:
+        user, password = address.credentials()
+    except Exception as error:  # of the user's own; the next try may do better
+        raise BackendUnavailableError(f"{address}: asking for credentials failed: {error!r}") from error
+    try:
+        return await asyncmy.connect(
+            host=address.host,
+            port=address.port,
+            user=user,
+            password=password,
+            database=address.database,
+            ssl=address.tls,
+            autocommit=True,
+            client_flag=MULTI_STATEMENTS,
+            program_name="aiodlock",
+        )
+    except Exception as error:  # whatever the driver stumbles over
+        raise _not_opened(address, error) from error
 
 
 def _nobody(reason: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias
@@ -27,7 +28,8 @@ Row: TypeAlias = dict[str, Any]
 Change: TypeAlias = Callable[Concatenate[Row, _P], Mapping[str, object]]
 
 _WAITED, _NOT_NOW = 1205, 3572  # MariaDB says the first for NOWAIT as well
-_BY_INDEX = frozenset({"system", "const", "eq_ref", "ref"})
+_UNIQUE = "const"  # one row at most; of other plans the server chooses by the value
+_BY_INDEX = frozenset({"system", _UNIQUE, "eq_ref", "ref"})
 _PAUSE = 0.005  # before a second try; doubles
 
 
@@ -40,8 +42,9 @@ class Pool(Protocol):
 class RowLock:
     """Locks single rows of *table*, found by the indexed column *key*, until the transaction ends.
 
-    A column without an index would lock the whole table: the server's plan is asked once, and such a lock refused. Each
-    row held in a transaction of its own costs a connection: at most *most* of *pool*, and `held` counts them.
+    What no index finds would lock the whole table: a column without one, or a value of another type than the column's.
+    The server's plan is asked, once for each type of value where *key* is unique, and such a lock refused. Each row
+    held in a transaction of its own costs a connection: at most *most* of *pool*, and `held` counts them.
     """
 
     def __init__(self, pool: Pool, table: str, *, key: str = "id", most: int = 10) -> None:
@@ -51,7 +54,7 @@ class RowLock:
         self._key = key
         self._most = most
         self._select = f"SELECT * FROM {quoted(table)} WHERE {quoted(key)} = %s FOR UPDATE"
-        self._planned = False
+        self._planned: set[type] = set()  # types of values with which one row is found whatever the value
 
     @asynccontextmanager
     async def row(self, value: object, *, wait: float | None = None) -> AsyncIterator[tuple[DictCursor, Row]]:
@@ -85,6 +88,7 @@ class RowLock:
         Cancellation: asyncmy closes the connection; the server rolls back.
         """
         await self._check_plan(cursor, value)
+        began = time.monotonic()
         try:
             async with _limited(cursor, wait):
                 await cursor.execute(self._select + (" NOWAIT" if wait == 0 else ""), (value,))
@@ -92,23 +96,25 @@ class RowLock:
         except OperationalError as error:
             if error.args[0] not in (_WAITED, _NOT_NOW):
                 raise
-            raise AcquireTimeoutError(self._name(value), waited=wait or 0.0) from error
+            waited = time.monotonic() - began if wait is None else wait
+            raise AcquireTimeoutError(self._name(value), waited=waited) from error
         if row is None:
             raise LockError(self._name(value), f"{self._name(value)} is not there: insert it before it is locked")
         return row
 
     async def _check_plan(self, cursor: DictCursor, value: object) -> None:
-        if self._planned:
+        if type(value) in self._planned:
             return
         await cursor.execute(f"EXPLAIN {self._select}", (value,))
         plan = await cursor.fetchone()
         # No type: the server has looked already, and there is no such row.
         if plan and plan["type"] is not None and (plan["type"] not in _BY_INDEX or plan["key"] is None):
             raise ConfigurationError(
-                f"no index finds rows of {self._table!r} by {self._key!r}: the whole table would be locked; "
-                f"CREATE INDEX … ON {self._table} ({self._key})"
+                f"no index finds rows of {self._table!r} by {self._key!r}={value!r}: the whole table would be locked; "
+                f"CREATE INDEX … ON {self._table} ({self._key}), or give a value of the column's type"
             )
-        self._planned = bool(plan and plan["key"])
+        if plan and plan["type"] == _UNIQUE:
+            self._planned.add(type(value))
 
     def _name(self, value: object) -> str:
         return f"{self._table}.{self._key}={value}"

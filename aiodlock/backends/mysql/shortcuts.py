@@ -11,7 +11,7 @@ import math
 from functools import partial
 
 from aiodlock._core.line import Answer, Inside, Ticket
-from aiodlock.backends.mysql.node import Shortcut
+from aiodlock.backends.mysql.batch import Shortcut
 from aiodlock.backends.mysql.queries import line_name, micros, query
 
 __all__ = ["Shortcuts"]

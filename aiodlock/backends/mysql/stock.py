@@ -44,6 +44,7 @@ class MySQLStockroom:
     def __init__(self, node: Node, terms: Terms) -> None:
         self._node = node
         self._terms = terms
+        self._lane = "stock", terms.key
         self._begin = (
             terms.key.encode(),
             terms.segments,
@@ -65,9 +66,8 @@ class MySQLStockroom:
 
         # Digits, commas, brackets and quotes: nothing in it can mean anything else to the server.
         asked = f"'{_pack([_asked(take) for take in takes])}'"
-        return self._node.send(
-            f"{call('stock_take', *self._begin)[:-1]}, {asked})", lambda rows, via: self._decoded(rows, decode)
-        )
+        statement = f"{call('stock_take', *self._begin)[:-1]}, {asked})"
+        return self._node.send(statement, lambda rows, via: self._decoded(rows, decode), lane=self._lane)
 
     def confirm(self, order: str, buyer: str) -> Awaitable[Taken | Returned | AlreadyTaken | Differs]:
         return self._send("confirm", _sale_of, order.encode(), buyer.encode())
@@ -93,7 +93,8 @@ class MySQLStockroom:
                 return self._differs(rows[0][1])
             return [Entry(str(number), tuple(_movements_of(json.loads(f"[{moved}]")))) for number, moved in rows]
 
-        return self._node.send(call("stock_outbox", *self._begin, int(done or 0), most), decoded)
+        statement = call("stock_outbox", *self._begin, int(done or 0), most)
+        return self._node.send(statement, decoded, lane=self._lane)
 
     def _restock(
         self, decode: Callable[[Any], _T], what: str, quantity: int = 0, operation: str = ""
@@ -102,7 +103,7 @@ class MySQLStockroom:
 
     def _send(self, verb: str, decode: Callable[[Any], _T], *arguments: bytes | int) -> Reply[_T | Differs]:
         statement = call(f"stock_{verb}", *self._begin, *arguments)
-        return self._node.send(statement, lambda rows, via: self._decoded(rows, decode))
+        return self._node.send(statement, lambda rows, via: self._decoded(rows, decode), lane=self._lane)
 
     def _decoded(self, rows: Rows, decode: Callable[[Any], _T]) -> _T | Differs:
         ((word, answer),) = rows

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
+import asyncmy
 import pytest
 
 from aiodlock._core.line import Call
@@ -26,6 +27,10 @@ class Admin:
     async def ask(self, statement: str) -> list[tuple[Any, ...]]:
         """Return the rows of the first result."""
         return list(next(iter(await self._link.ask(statement)), ()))
+
+    async def amount(self) -> int:
+        """Return how much of the first row of stock there is."""
+        return int((await self.ask("SELECT amount FROM stock WHERE id = 1"))[0][0])
 
     async def connections(self) -> list[tuple[Any, ...]]:
         """Return id, command, state and statement of every connection of our clients."""
@@ -78,3 +83,20 @@ async def connect(server: MariaDBServer, admin: Admin) -> AsyncIterator[Callable
             return await stack.enter_async_context(kept_open(Client(MySQLBackend.from_url(url, **settings), admin)))
 
         yield connect
+
+
+@pytest.fixture
+async def pool(server: MariaDBServer, admin: Admin) -> AsyncIterator[Any]:
+    """Connections of the application, to a table of stock with one row."""
+    await admin.ask("DROP TABLE IF EXISTS stock")
+    await admin.ask(
+        "CREATE TABLE stock (id INT PRIMARY KEY, name VARCHAR(20), amount INT, version INT NOT NULL DEFAULT 0, "
+        "fence BIGINT NOT NULL DEFAULT 0) ENGINE = InnoDB"
+    )
+    await admin.ask("INSERT INTO stock (id, name, amount) VALUES (1, 'pen', 100), (2, 'ink', 100)")
+    pool = await asyncmy.create_pool(
+        host="127.0.0.1", port=server.port, user="root", database=server.database, autocommit=True, minsize=1, maxsize=8
+    )
+    yield pool
+    pool.close()
+    await pool.wait_closed()

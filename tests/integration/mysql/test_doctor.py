@@ -11,6 +11,8 @@ from aiodlock.cli.main import run
 from aiodlock.testing.servers import MariaDBServer
 from tests.integration.mysql.conftest import Admin
 
+MOST = "GRANT SELECT, INSERT, UPDATE, DELETE"
+
 
 async def test_a_database_is_set_up_once(
     server: MariaDBServer, admin: Admin, capsys: pytest.CaptureFixture[str]
@@ -51,8 +53,13 @@ async def test_the_doctor_looks_and_changes_nothing(server: MariaDBServer, admin
 @pytest.mark.parametrize(
     ("finding", "level"),
     [
-        (doctor._rights(["GRANT SELECT, INSERT, UPDATE, DELETE ON `shop`.* TO `app`@`%`"]), "error"),
-        (doctor._rights(["GRANT ALL PRIVILEGES ON *.* TO `root`@`%`"]), "ok"),
+        (doctor._rights([f"{MOST} ON `shop`.* TO `app`@`%`"], "shop"), "error"),
+        (doctor._rights([f"{MOST}, EXECUTE ON `shop`.* TO `app`@`%`"], "shop"), "ok"),
+        (doctor._rights([f"{MOST}, EXECUTE ON `other`.* TO `app`@`%`"], "shop"), "error"),
+        (doctor._rights([f"{MOST} ON *.* TO `app`", "GRANT EXECUTE ON `my\\_sh%`.* TO `app`"], "my_shop"), "ok"),
+        (doctor._rights([f"{MOST}, EXECUTE ON `my\\_shop`.* TO `app`@`%`"], "my-shop"), "error"),
+        (doctor._rights(["GRANT `clerk` TO `app`@`%`", "GRANT USAGE ON *.* TO `app`@`%`"], "shop"), "warning"),
+        (doctor._rights(["GRANT ALL PRIVILEGES ON *.* TO `root`@`%` WITH GRANT OPTION"], "shop"), "ok"),
         (doctor._clock(90.0), "warning"),
         (doctor._connections(151, 145), "warning"),
         (doctor._flushing(1), "ok"),

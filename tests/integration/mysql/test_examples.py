@@ -22,8 +22,8 @@ PRINTS = {
         "free after five bookings: 5\n"
         "NOWAIT: lock 'seats.id=1' not acquired within 0.00s\n"
         "another row is free; connections held: 2\n"
-        "no index finds rows of 'seats' by 'row_name': the whole table would be locked; "
-        "CREATE INDEX … ON seats (row_name)\n"
+        "no index finds rows of 'seats' by 'row_name'='A': the whole table would be locked; "
+        "CREATE INDEX … ON seats (row_name), or give a value of the column's type\n"
     ),
     "lock_table": "classic: first and second are inside\naiodlock: the second one got None - it is held by first\n",
 }
@@ -55,7 +55,7 @@ def test_an_example_prints_what_it_promises(name: str, server: MariaDBServer) ->
     ("name", "right", "wrong"),
     [
         ("version_column", 'return {"amount": row["amount"] - count}', 'return {"amount": row["amount"]}'),
-        ("lock_table", "ttl=1)", "ttl=1, renew=False)"),
+        ("lock_table", "ttl=3)", "ttl=3, renew=False)"),
     ],
 )
 def test_an_example_without_its_cure_is_caught(

@@ -3,48 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
-import asyncmy
 import pytest
 from asyncmy.cursors import DictCursor
 
-from aiodlock import LockClient
-from aiodlock.backends.mysql import LockTable, LockTableColumns, RowLock, Versioned
+from aiodlock.backends.mysql import RowLock, Versioned
 from aiodlock.errors import (
     AcquireTimeoutError,
     ConfigurationError,
     LockError,
-    LockLostError,
     TooManyWaitersError,
-    UnsupportedError,
 )
-from aiodlock.guards.sql import SqlGuard
-from aiodlock.testing.servers import MariaDBServer
 from tests.integration.mysql.conftest import Admin
-
-
-@pytest.fixture
-async def pool(server: MariaDBServer, admin: Admin) -> AsyncIterator[Any]:
-    """Connections of the application, to a table of stock with one row."""
-    await admin.ask("DROP TABLE IF EXISTS stock")
-    await admin.ask(
-        "CREATE TABLE stock (id INT PRIMARY KEY, name VARCHAR(20), amount INT, version INT NOT NULL DEFAULT 0, "
-        "fence BIGINT NOT NULL DEFAULT 0) ENGINE = InnoDB"
-    )
-    await admin.ask("INSERT INTO stock (id, name, amount) VALUES (1, 'pen', 100), (2, 'ink', 100)")
-    pool = await asyncmy.create_pool(
-        host="127.0.0.1", port=server.port, user="root", database=server.database, autocommit=True, minsize=1, maxsize=8
-    )
-    yield pool
-    pool.close()
-    await pool.wait_closed()
-
-
-async def amount(admin: Admin) -> int:
-    return int((await admin.ask("SELECT amount FROM stock WHERE id = 1"))[0][0])
-
+from tests.integration.mysql.strangers import until_waiting
 
 # --- RowLock -----------------------------------------------------------------------------------------------
 
@@ -59,7 +32,7 @@ async def test_a_row_is_changed_by_one_at_a_time(pool: Any, admin: Admin) -> Non
             await cursor.execute("UPDATE stock SET amount = %s WHERE id = 1", (row["amount"] - 1,))
 
     await asyncio.gather(*(take() for _ in range(6)))
-    assert await amount(admin) == 94
+    assert await admin.amount() == 94
     assert lock.held == 0
 
 
@@ -75,7 +48,7 @@ async def test_without_the_lock_changes_are_lost(pool: Any, admin: Admin) -> Non
             await cursor.execute("UPDATE stock SET amount = %s WHERE id = 1", (row["amount"] - 1,))
 
     await asyncio.gather(*(take() for _ in range(6)))
-    assert await amount(admin) > 94
+    assert await admin.amount() > 94
 
 
 async def test_who_does_not_want_to_wait_is_told(pool: Any, admin: Admin) -> None:
@@ -99,7 +72,7 @@ async def test_an_error_rolls_back_and_frees_the_row(pool: Any, admin: Admin) ->
         async with lock.row(1) as (cursor, _):
             await cursor.execute("UPDATE stock SET amount = 0 WHERE id = 1")
             raise ZeroDivisionError
-    assert await amount(admin) == 100
+    assert await admin.amount() == 100
     async with lock.row(1, wait=0):
         pass
 
@@ -116,12 +89,78 @@ async def test_a_lock_of_the_whole_table_is_refused(pool: Any) -> None:
         RowLock(pool, "stock; DROP TABLE stock")
 
 
+async def test_a_value_of_another_type_is_refused_whatever_was_locked_before(pool: Any, admin: Admin) -> None:
+    """A number for a column of text finds its row by reading all, and would lock all."""
+    await admin.ask("CREATE OR REPLACE TABLE seats (code VARCHAR(20) PRIMARY KEY, free INT) ENGINE = InnoDB")
+    await admin.ask(f"INSERT INTO seats VALUES {', '.join(f'({n}, 1)' for n in range(1, 200))}")
+    lock = RowLock(pool, "seats", key="code")
+    async with lock.row("1"):
+        pass
+    with pytest.raises(ConfigurationError, match=r"'code'=5.*of the column's type"):
+        async with lock.row(5):
+            pass
+    async with lock.row("5", wait=0), lock.row("77", wait=0):
+        pass
+
+
+async def test_a_row_is_locked_in_the_callers_own_transaction(pool: Any, admin: Admin) -> None:
+    """Until that ends, and with whatever else it does."""
+    lock = RowLock(pool, "stock")
+    async with pool.acquire() as connection, connection.cursor(DictCursor) as cursor:
+        await connection.begin()
+        row = await lock.take(cursor, 1)
+        assert lock.held == 0  # it is the caller's
+        with pytest.raises(AcquireTimeoutError):
+            async with lock.row(1, wait=0):
+                pass
+        await cursor.execute("UPDATE stock SET amount = %s WHERE id = 1", (row["amount"] - 1,))
+        await connection.commit()
+        async with lock.row(1, wait=0) as (_, later):
+            assert later["amount"] == 99
+
+
+async def test_a_cancelled_wait_for_a_row_locks_nothing(pool: Any, admin: Admin) -> None:
+    """Its connection is closed, the server rolls back, and the row is free when its holder ends."""
+    lock = RowLock(pool, "stock")
+    async with lock.row(1):
+        waiting = asyncio.create_task(lock.row(1, wait=20).__aenter__())
+        await until_waiting(admin, 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert lock.held == 1
+    async with lock.row(1, wait=10):
+        pass
+
+
+async def test_who_waits_as_long_as_the_server_is_told_how_long_that_was(pool: Any, admin: Admin) -> None:
+    lock = RowLock(pool, "stock")
+    async with lock.row(1), pool.acquire() as connection, connection.cursor(DictCursor) as cursor:
+        await cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
+        with pytest.raises(AcquireTimeoutError) as late:
+            await lock.take(cursor, 1)
+        assert late.value.waited > 0.5
+        await cursor.execute("SET SESSION innodb_lock_wait_timeout = @@GLOBAL.innodb_lock_wait_timeout")
+
+
 async def test_held_connections_are_bounded(pool: Any) -> None:
     lock = RowLock(pool, "stock", most=1)
     async with lock.row(1):
         with pytest.raises(TooManyWaitersError, match="raise most"):
             async with lock.row(2):
                 pass
+
+
+async def test_without_a_bound_the_pool_would_be_waited_for_in_vain(pool: Any) -> None:
+    """The broken twin: who holds all connections waits for one more."""
+    lock = RowLock(pool, "stock", most=1000)
+    async with AsyncExitStack() as stack:
+        for _ in range(pool.maxsize):
+            await stack.enter_async_context(pool.acquire())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2), lock.row(1):
+                pass
+        assert lock.held == 0
 
 
 # --- Versioned ---------------------------------------------------------------------------------------------
@@ -163,102 +202,9 @@ async def test_who_is_always_too_late_gives_up(pool: Any, admin: Admin) -> None:
         with pytest.raises(LockError, match="3 times in a row"):
             await overtaken()
         assert seen == [0, 1, 2]
-    assert await amount(admin) == 100
+    assert await admin.amount() == 100
 
 
 class _Overtaken:
     def __init__(self, cursor: DictCursor, fetchone: Any) -> None:
         self.execute, self.fetchone = cursor.execute, fetchone
-
-
-# --- the guard ---------------------------------------------------------------------------------------------
-
-
-async def test_a_late_writer_is_refused(pool: Any, admin: Admin) -> None:
-    guard = SqlGuard("stock")
-    async with pool.acquire() as connection, connection.cursor() as cursor:
-        await guard.update(cursor, 1, {"amount": 50}, fence=1000)
-        for _ in range(2):  # the same fence, also with the same values
-            await guard.update(cursor, 1, {"amount": 40}, fence=2000)
-        with pytest.raises(LockLostError, match="fence 1000 came after 2000"):
-            await guard.update(cursor, 1, {"amount": 99}, fence=1000)
-        with pytest.raises(LockError, match="not there"):
-            await guard.update(cursor, 77, {"amount": 99}, fence=3000)
-        assert await guard.newest(cursor, 1) == 2000
-    assert await amount(admin) == 40
-
-
-async def test_an_unguarded_write_lets_it_through(pool: Any, admin: Admin) -> None:
-    """The broken twin."""
-    guard = SqlGuard("stock")
-    async with pool.acquire() as connection, connection.cursor() as cursor:
-        await guard.update(cursor, 1, {"amount": 40}, fence=2000)
-        await cursor.execute("UPDATE stock SET amount = 99, fence = 1000 WHERE id = 1")
-    assert await amount(admin) == 99
-
-
-@pytest.mark.parametrize("fence", [0, -1, 1 << 63])
-async def test_what_is_no_fence_is_refused(fence: int) -> None:
-    with pytest.raises(ConfigurationError, match=r"hold\.fence"):
-        await SqlGuard("stock").update(None, 1, {}, fence=fence)  # type: ignore[arg-type]
-
-
-# --- LockTable ---------------------------------------------------------------------------------------------
-
-COLUMNS = LockTableColumns(key="name", time="since", duration="for_ms", owner="by_whom", locked="taken")
-
-
-@pytest.fixture
-async def table(server: MariaDBServer, admin: Admin) -> LockTable:
-    backend = LockTable.from_url(server.url, table="shared_locks", columns=COLUMNS)
-    await admin.ask("DROP TABLE IF EXISTS shared_locks")
-    await admin.ask(backend.definition)
-    return backend
-
-
-def another(server: MariaDBServer) -> LockTable:
-    return LockTable.from_url(server.url, table="shared_locks", columns=COLUMNS)
-
-
-async def test_the_table_excludes_and_hands_over(server: MariaDBServer, table: LockTable, admin: Admin) -> None:
-    """Across clients, in the columns that others read; a released row is free."""
-    async with LockClient(table, name="mine") as mine, LockClient(another(server), name="other") as other:
-        async with mine.lock("job", ttl=5) as hold:
-            assert await other.lock("job").try_acquire() is None
-            assert await other.lock("job").holder() == "mine"
-            ((taken, whom, milliseconds),) = await admin.ask("SELECT taken, by_whom, for_ms FROM shared_locks")
-            assert (taken, whom.partition("/")[0], milliseconds) == (1, "mine", 5000)
-            waiter = asyncio.create_task(other.lock("job", ttl=5).acquire())
-        async with await waiter as next_:
-            assert next_.fence > hold.fence
-    assert await admin.ask("SELECT taken FROM shared_locks") == [(0,)]
-
-
-async def test_another_languages_row_is_respected_until_its_time_is_over(table: LockTable, admin: Admin) -> None:
-    await admin.ask("INSERT INTO shared_locks VALUES ('job', UTC_TIMESTAMP(6), 400, 'java-7', TRUE)")
-    async with LockClient(table) as locks:
-        assert await locks.lock("job").try_acquire() is None
-        assert await locks.lock("job").holder() == "java-7"
-        async with locks.lock("job", ttl=5, wait=5):
-            ((over,),) = await admin.ask("SELECT by_whom <> 'java-7' FROM shared_locks")
-            assert over
-
-
-async def test_the_watchdog_refreshes_the_time_and_notices_a_thief(table: LockTable, admin: Admin) -> None:
-    async with LockClient(table) as locks:
-        hold = await locks.lock("job", ttl=2).acquire()
-        ((first,),) = await admin.ask("SELECT since FROM shared_locks")
-        async with asyncio.timeout(5):
-            while (await admin.ask("SELECT since FROM shared_locks")) == [(first,)]:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            assert not hold.lost
-            await admin.ask("UPDATE shared_locks SET by_whom = 'thief', for_ms = 60000")
-            await hold.wait_lost()
-        assert await locks.lock("job").try_acquire() is None
-    assert await admin.ask("SELECT by_whom, taken FROM shared_locks") == [("thief", 1)]
-
-
-async def test_what_a_row_cannot_say_is_refused(table: LockTable) -> None:
-    async with LockClient(table) as locks:
-        with pytest.raises(UnsupportedError):
-            await locks.semaphore("gpu", permits=2).acquire(wait=1)

@@ -18,7 +18,7 @@ from aiodlock.testing.history import Event, check_conservation
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import MariaDBServer
 from tests.integration.mysql.conftest import Admin
-from tests.integration.mysql.test_chaos import kill_one
+from tests.integration.mysql.test_chaos import Killer
 from tests.integration.shops import close_the_books, rush, shop_in_a_process, stock_of
 
 TAKE = b"CALL aiodlock_stock_take("
@@ -109,7 +109,7 @@ async def test_connections_that_are_killed_sell_nothing_twice(server: MariaDBSer
     async with aiodlock.connect(server.url) as locks:
         stock = stock_of(locks, key)
         await stock.load(600)
-        events = await sell(server.url, key, at_most(150, partial(kill_one, admin)), shops=3, orders=300)
+        events = await sell(server.url, key, at_most(150, Killer(admin)), shops=3, orders=300)
         assert sum(event.what == "answered" for event in events) == 900
         assert await close_the_books(stock, 600, events) >= 600
     assert await admin.ask(deadlocks) == before

@@ -1,9 +1,9 @@
 -- What is asked besides the verbs, as the driver sends it: {…} is put in by queries.py, bytes as hexadecimal literals.
 
 -- name: session
--- Every connection begins so.
+-- Every connection begins so. A verb waits for somebody's row as short as a server can count, because all others wait with it.
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SET SESSION innodb_lock_wait_timeout = 2, group_concat_max_len = 1048576, sql_mode = 'STRICT_ALL_TABLES'
+SET SESSION innodb_lock_wait_timeout = 1, group_concat_max_len = 1048576, sql_mode = 'STRICT_ALL_TABLES'
 
 -- name: state
 -- Whether the server takes writes, and which version of the tables is there; no table fails with 1146.
@@ -42,7 +42,7 @@ DELETE FROM aiodlock_mail WHERE client = {client} AND id IN ({ids})
 
 -- name: settings
 SELECT VERSION(), @@global.max_connections, @@global.innodb_flush_log_at_trx_commit,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1000000
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1000000, DATABASE()
 
 -- name: status
 SHOW GLOBAL STATUS LIKE 'Threads_connected';

@@ -49,6 +49,10 @@ CREATE TABLE IF NOT EXISTS aiodlock_tickets (
     KEY by_end (line, state, ends)
 ) ENGINE = InnoDB
 
+-- name: asked
+-- Since version 4. Who cannot be called is told by its next renewal that it is asked to go.
+ALTER TABLE aiodlock_tickets ADD COLUMN asked VARBINARY(1024) NULL -- why; NULL: nobody asked
+
 -- name: mail
 CREATE TABLE IF NOT EXISTS aiodlock_mail (
     id      BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,

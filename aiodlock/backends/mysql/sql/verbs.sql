@@ -2,7 +2,7 @@
 -- "part" blocks are text that procedures include; "name" blocks are created as they are. p_ is a parameter, v_ a variable:
 -- a variable would hide a column of the same name. Times are microseconds.
 --
--- answer   words parted by spaces, and the holder's name or NULL
+-- answer   words parted by spaces, and the holder's name or NULL; to a renewal of who is inside: why it is asked to go, or NULL
 --          inside, epoch, life left, 1 if others wait, size
 --          waiting, last epoch, look again after, most tickets ahead, size
 --          buried, expired, heavy, busy, full
@@ -17,7 +17,7 @@
     DECLARE v_first_client, v_called VARBINARY(16);
     DECLARE v_quiet VARBINARY(128) DEFAULT '';
     DECLARE v_client VARBINARY(16);
-    DECLARE v_holder VARBINARY(1024);
+    DECLARE v_holder, v_asked VARBINARY(1024);
     DECLARE v_bells MEDIUMBLOB;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
@@ -93,7 +93,8 @@
 
 -- part: find
 -- Own ticket; v_state stays NULL where there is none.
-    SELECT state, weight, serial, epoch, ends, client INTO v_state, v_weight, v_own_serial, v_epoch, v_ends, v_client
+    SELECT state, weight, serial, epoch, ends, client, asked
+      INTO v_state, v_weight, v_own_serial, v_epoch, v_ends, v_client, v_asked
       FROM aiodlock_tickets WHERE line = p_line AND id = p_id;
 
 -- part: end
@@ -404,7 +405,7 @@ BEGIN
         IF v_state IS NULL OR v_state > 1 OR v_ends <= v_now THEN
             SELECT IF(v_state = 2, 'buried', 'expired'), NULL;
         ELSEIF v_state = 1 THEN
-            SELECT CONCAT_WS(' ', 'inside', v_epoch, v_ends - v_now, v_waiting > 0, v_size), NULL;
+            SELECT CONCAT_WS(' ', 'inside', v_epoch, v_ends - v_now, v_waiting > 0, v_size), v_asked;
         ELSE
             SELECT CONCAT_WS(' ', 'waiting', v_last, v_first_ends, v_inside + v_own_serial - v_first, v_size), v_holder;
         END IF;
@@ -460,7 +461,7 @@ BEGIN
 END
 
 -- name: revoke
--- Ask everybody inside to go; answer how many.
+-- Ask everybody inside to go, by mail or by its next renewal; answer how many.
 CREATE PROCEDURE aiodlock_revoke(IN p_line VARBINARY(320), IN p_reason VARBINARY(1024))
 SQL SECURITY INVOKER
 BEGIN
@@ -473,6 +474,7 @@ BEGIN
          WHERE line = p_line AND state = 1 AND client <> '';
         SELECT GROUP_CONCAT(DISTINCT client) INTO v_bells FROM aiodlock_tickets
          WHERE line = p_line AND state = 1 AND client <> '';
+        UPDATE aiodlock_tickets SET asked = p_reason WHERE line = p_line AND state = 1 AND client = '';
         -- include end
     ELSE
         COMMIT;
