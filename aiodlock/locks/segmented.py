@@ -127,7 +127,10 @@ class _UnguardedError(Exception):
 
 
 class AnySegment(Several[SegmentHold]):
-    """Whichever segment is free first, `home` before the others; one that this task holds already is entered again."""
+    """Whichever segment is free first, `home` before the others; one that this task holds already is entered again.
+
+    Who waits for it is in the queue of every segment, and counts as that many waiters of its client.
+    """
 
     def __init__(self, whole: SegmentedLock, home: SegmentLock | None = None) -> None:
         super().__init__(whole.key, whole._locks, wait=whole._policy.wait)
@@ -157,7 +160,7 @@ class SegmentedLock:
     """One hot key as N locks: by user, any of them, or all. Made by `LockClient.segmented`.
 
     Everybody who uses a key has to count as many segments; another number is refused until nobody has used the key for
-    one ttl.
+    one ttl, two where a process died.
     """
 
     def __init__(self, client: LockClient, key: str, policy: Policy, *, segments: int) -> None:
