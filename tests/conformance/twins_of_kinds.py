@@ -361,3 +361,16 @@ def a_ticket_asked_to_go_is_passed_on(patch: pytest.MonkeyPatch) -> None:
             own._revocation = reason
 
     patch.setattr(Cohort, "asked_to_go", told_only)
+
+
+@caught_by("a_holder_of_any_kind_can_be_asked_to_go")
+def a_permit_asked_to_go_is_passed_on(patch: pytest.MonkeyPatch) -> None:
+    asked_to_go = Cohort.asked_to_go
+
+    def told_only(self: Cohort, place: Place, reason: str) -> None:
+        asked_to_go(self, place, reason)
+        if self.line.kind == "semaphore":
+            place.asked_to_go = False
+            place.set_until()
+
+    patch.setattr(Cohort, "asked_to_go", told_only)
