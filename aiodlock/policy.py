@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT",
+    "LONGEST_TTL",
     "Default",
     "OnLost",
     "Policy",
@@ -31,7 +32,7 @@ __all__ = [
 
 OnLost: TypeAlias = "Literal['cancel', 'flag'] | Callable[[Hold], None]"
 
-_LONGEST_TTL = 86_400.0
+LONGEST_TTL = 86_400.0
 _SHORTEST_TTL = 0.05  # below it drift and a busy loop eat the lease
 _LARGEST_KEY = 255
 
@@ -59,7 +60,7 @@ class Poll:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        check_seconds("Poll(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
+        check_seconds("Poll(interval)", self.interval, least=0.001, most=LONGEST_TTL)
         check_seconds("Poll(jitter)", self.jitter, least=0.0, most=1.0)
 
 
@@ -72,7 +73,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         check_count("Retry(times)", self.times)
-        check_seconds("Retry(interval)", self.interval, least=0.001, most=_LONGEST_TTL)
+        check_seconds("Retry(interval)", self.interval, least=0.001, most=LONGEST_TTL)
 
 
 class Settings(TypedDict, total=False):
@@ -117,7 +118,7 @@ class Policy:
         if self.max_hold is not None:
             check_seconds("max_hold", self.max_hold, least=_SHORTEST_TTL, most=math.inf)
         check_wait(self.wait)
-        check_seconds("linger", self.linger, least=0.0, most=_LONGEST_TTL)
+        check_seconds("linger", self.linger, least=0.0, most=LONGEST_TTL)
         if self.linger and not self.shares:
             raise ConfigurationError(
                 "linger keeps a ticket for the next local task: leave out fair=True and renew=False"
@@ -154,7 +155,7 @@ def check_key(key: object, what: str = "key") -> str:
 
 def check_ttl(ttl: object) -> float:
     """Return *ttl* if a lease can be so long."""
-    return check_seconds("ttl", ttl, least=_SHORTEST_TTL, most=_LONGEST_TTL)
+    return check_seconds("ttl", ttl, least=_SHORTEST_TTL, most=LONGEST_TTL)
 
 
 def check_wait(wait: object) -> float | None:

@@ -173,7 +173,8 @@ class MultiLock(Several[MultiHold]):
     async def _acquire(self, limit: float | None) -> MultiHold:
         self._refuse_deadlock()
         now = self._members[0]._client._at_work().now
-        until = None if limit is None else now() + limit
+        began = now()
+        until = None if limit is None else began + limit
         while True:
             holds: list[Hold] = []
             try:
@@ -182,7 +183,9 @@ class MultiLock(Several[MultiHold]):
                     holds.append(await member._acquire(left))
             except AcquireTimeoutError as error:
                 _give_back(holds)
-                raise AcquireTimeoutError(error.key, waited=limit or 0.0, holder=error.holder) from None
+                # A member with tries of its own may have given up before our time is over.
+                waited = now() - began if limit is None else min(limit, now() - began)
+                raise AcquireTimeoutError(error.key, waited=waited, holder=error.holder) from None
             except BaseException:
                 _give_back(holds)
                 raise

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from aiodlock._core.cohort import Shape
 from aiodlock._core.hold import Hold
-from aiodlock._core.line import LineId
-from aiodlock._core.ownership import Task
 from aiodlock._core.routing import segment_of
-from aiodlock.clock import Timer
-from aiodlock.errors import AcquireTimeoutError, ConfigurationError
+from aiodlock.errors import AcquireTimeoutError
+from aiodlock.locks.agreement import Agreement, Guard, longer_than, segment_line
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.multi import MultiLock
 from aiodlock.locks.race import Race
@@ -20,7 +19,6 @@ from aiodlock.locks.several import Several
 from aiodlock.policy import Policy, check_count, check_key
 
 if TYPE_CHECKING:
-    from aiodlock._core.engine import Engine
     from aiodlock.client import LockClient
 
 __all__ = ["AnySegment", "SegmentHold", "SegmentLock", "SegmentedLock"]
@@ -28,7 +26,6 @@ __all__ = ["AnySegment", "SegmentHold", "SegmentLock", "SegmentedLock"]
 _T = TypeVar("_T")
 
 _MOST_SEGMENTS = 1024
-_USERS = 1 << 29  # processes that may use one segmented lock; what is above it in the size is the number of segments
 
 
 class SegmentHold(Hold):
@@ -46,38 +43,94 @@ class SegmentHold(Hold):
         """Which segment is held."""
         return int(super().key.rpartition(":")[2])
 
+    async def extend(self, ttl: float) -> None:
+        """Have at least *ttl* seconds from now, as `Hold.extend` does; the agreement on their number lasts as long.
+
+        Cancellation: the request is seen through in the background; the hold may live longer than before.
+        """
+        await super().extend(ttl)
+        if (guard := self._guard) is not None and guard._deadline < self._place.deadline:
+            await guard.extend(longer_than(ttl))
+
+    @property
+    def _guard(self) -> Guard | None:
+        return Guard.of(self._cohort.engine, self.key)
+
+    @property
+    def _deadline(self) -> float:
+        guard = self._guard
+        return super()._deadline if guard is None else min(super()._deadline, guard._deadline)
+
+    def _overdue(self, now: float) -> None:
+        if (guard := self._guard) is None or not guard._is_lost(now):  # else we were lost with it
+            super()._overdue(now)
+
 
 class SegmentLock(Synchronizer[SegmentHold]):
     """One segment of a key, as a lock."""
 
     def __init__(self, whole: SegmentedLock, segment: int) -> None:
-        line = LineId("segment", f"{whole.key}:{segment}")
+        line = segment_line(whole.key, segment)
         super().__init__(whole._client, line, whole._policy, Shape(hold=SegmentHold))
         self._agreement = whole._agreement
         self.segment = segment
 
     async def __aenter__(self) -> SegmentHold:
-        if self._agreement.is_held:
-            return await super().__aenter__()
+        if self._agreement.is_held():
+            hold = await super().__aenter__()
+            if self._agreement.is_held():
+                return hold
+            hold._close_block()  # the guard was lost while this task waited: it waits for both
         hold = await self._acquire(self._wait)
         return await hold.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._agreement.is_held()  # so that a loss is noticed before the segment is passed on
+        await super().__aexit__(kind, error, trace)
 
     async def run(self, function: Callable[[], _T]) -> _T:
         """Call a plain function under the lock of this segment, as `Synchronizer.run` does.
 
         Cancellation: the function is not called if its turn has not come; nothing is left behind.
         """
-        if self._agreement.is_held:
-            return await super().run(function)
+
+        def guarded() -> _T:
+            if not self._agreement.is_held():
+                raise _UnguardedError
+            return function()
+
+        if self._agreement.is_held():
+            try:
+                return await super().run(guarded)
+            except _UnguardedError:  # the guard was lost while this task waited
+                pass
         async with self:
             return function()
 
     async def _acquire(self, limit: float | None) -> SegmentHold:
         return await super()._acquire(await self._agreement.agree(limit))
 
+    async def _take(self, own: Hold, limit: float | None) -> SegmentHold:
+        hold = await super()._take(own, limit)
+        try:
+            await self._agreement.agree(limit)  # the guard may have been lost while this task waited
+        except BaseException:
+            hold._drop_entry()
+            raise
+        return hold
+
+
+class _UnguardedError(Exception):
+    """Nobody knows whether others count as many segments."""
+
 
 class AnySegment(Several[SegmentHold]):
-    """Whichever segment is free first, `home` before the others; one that this task holds already is entered again."""
+    """Whichever segment is free first, `home` before the others; one that this task holds already is entered again.
+
+    Who waits for it is in the queue of every segment, and counts as that many waiters of its client.
+    """
 
     def __init__(self, whole: SegmentedLock, home: SegmentLock | None = None) -> None:
         super().__init__(whole.key, whole._locks, wait=whole._policy.wait)
@@ -107,7 +160,7 @@ class SegmentedLock:
     """One hot key as N locks: by user, any of them, or all. Made by `LockClient.segmented`.
 
     Everybody who uses a key has to count as many segments; another number is refused until nobody has used the key for
-    one ttl.
+    one ttl, two where a process died.
     """
 
     def __init__(self, client: LockClient, key: str, policy: Policy, *, segments: int) -> None:
@@ -116,7 +169,7 @@ class SegmentedLock:
         check_key(f"{key}:{segments}")  # as long as the longest key of a segment
         self._client = client
         self._policy = policy
-        self._agreement = _Agreement(client, key, policy, segments)
+        self._agreement = Agreement(client, key, policy, segments)
         self._locks = [SegmentLock(self, segment) for segment in range(segments)]
 
     def __repr__(self) -> str:
@@ -148,70 +201,3 @@ class SegmentedLock:
     def all(self) -> MultiLock:
         """Return the lock of the whole key: all segments at once."""
         return MultiLock(self._locks, wait=self._policy.wait)
-
-
-class _Agreement(Synchronizer[Hold]):
-    """Tells all users of one key which number of segments is in use: as the size of a line that everybody fits in.
-
-    It is held, by no task in particular, as long as this client uses any segment.
-    """
-
-    _reenters = False
-    _held: Hold | None = None
-    _timer: Timer | None = None
-
-    def __init__(self, client: LockClient, key: str, policy: Policy, segments: int) -> None:
-        own = Policy(ttl=policy.ttl, waiting=policy.waiting, on_lost=self._hear_loss)
-        super().__init__(client, LineId("segments", key), own, Shape(_USERS + segments, shared=True))
-        self._lines = {LineId("segment", f"{key}:{segment}") for segment in range(segments)}
-
-    @property
-    def is_held(self) -> bool:
-        return self._held is not None and not self._held.lost and not self._held.is_released
-
-    async def agree(self, wait: float | None) -> float | None:
-        """Make sure that everybody who uses the key now counts as many segments; return what is left of *wait*."""
-        if self.is_held:
-            return wait
-        engine = self._client._at_work()
-        began = engine.now()
-        hold = await self._acquire(wait or None)
-        found = hold._cohort.size
-        if self.is_held or found != self._shape.size:
-            await hold.release()
-        else:
-            hold._own._task = None  # it outlives the task that came first
-            self._held = hold
-            self._plan(engine)
-        if found != self._shape.size:
-            raise ConfigurationError(
-                f"{self.key!r} is in use with {found - _USERS} segments, this client asks for {len(self._lines)}: "
-                "use one number everywhere, and change it when nothing is held"
-            )
-        return max(0.0, wait - (engine.now() - began)) if wait else wait
-
-    def _plan(self, engine: Engine) -> None:
-        if self._timer is None:
-            self._timer = engine.clock.call_at(engine.now() + self._policy.ttl, lambda: self._look(engine))
-
-    def _look(self, engine: Engine) -> None:
-        self._timer = None
-        if self._held is None or not self.is_held:
-            return
-        if self._is_needed(engine):
-            self._plan(engine)
-        else:
-            self._held.release_nowait()
-
-    def _hear_loss(self, hold: Hold) -> None:
-        engine = hold._cohort.engine
-        if not engine.is_open and self._timer is not None:
-            self._timer.cancel()
-        elif engine.is_open and self._is_needed(engine):
-            engine.work.own(self.agree(None), lambda _: None)
-
-    def _is_needed(self, engine: Engine) -> bool:
-        return not self._lines.isdisjoint(engine.lines_in_use())
-
-    def _held_by(self, task: Task | None, engine: Engine) -> None:
-        return None

@@ -25,7 +25,7 @@ def of_engine(engine: Engine, keeps: Collection[str]) -> Iterator[str]:
         "visits": unwanted(place for places in engine.watchdog._slots.values() for place in places),
         "cohorts": [cohort for cohort in engine.cohorts.values() if cohort.line.kind not in keeps],
         "cohorts of one": [cohort for cohort in engine._alone if not cohort.retired],
-        "owners": [task for owners in engine._owners.values() for task in owners],
+        "owners": [task for line, owners in engine._owners.items() if line.kind not in keeps for task in owners],
         "latches": engine.latches._watched,
         "work": engine.work._work,
     }.items():

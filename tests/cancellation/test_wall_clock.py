@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.cancellation.conftest import ExpectNothing
+from tests.cancellation.stage import Stage
 from tests.cancellation.sweep import Cell, Report, sweep
 from tests.cancellation.trigger import Plan
 from tests.cancellation.wire import after_some_steps
@@ -18,6 +19,14 @@ if find_spec("uvloop"):
     import uvloop
 
     LOOPS["uvloop"] = uvloop.new_event_loop
+
+
+class RealTimeStage(Stage):
+    """A stage on which a busy machine may take its time, long before anything ends by itself."""
+
+    async def settle(self, *, soon: float, within: float) -> None:
+        await super().settle(soon=10.0, within=3.0)
+
 
 PLANS = [Plan(how, ("cancel",) * n, (1,) * (n - 1)) for how in ("pending", "ready") for n in (1, 3)]
 
@@ -29,5 +38,6 @@ PLANS = [Plan(how, ("cancel",) * n, (1,) * (n - 1)) for how in ("pending", "read
 def test_nothing_is_left(operation: str, loop: str, expect_nothing: ExpectNothing) -> None:
     report = Report()
     for state in ("free", "elsewhere"):
-        report += sweep(Cell(operation, state), PLANS, loop_factory=LOOPS[loop], later=after_some_steps)
+        cell = Cell(operation, state)
+        report += sweep(cell, PLANS, loop_factory=LOOPS[loop], make=RealTimeStage, later=after_some_steps)
     expect_nothing(report)

@@ -11,11 +11,12 @@ import pytest
 from aiodlock._core.ahead import Waiter
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.engine import Engine
+from aiodlock._core.hold import Hold
 from aiodlock._core.line import AskedToGo, LineId, Opened, Reconnected
 from aiodlock._core.place import INSIDE, WAITING, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock.backends.memory import MemoryServer
-from aiodlock.locks import multi, race, rwlock, segmented, semaphore
+from aiodlock.locks import agreement, multi, race, rwlock, segmented, semaphore
 from aiodlock.locks.base import Synchronizer
 from tests.conformance.twins import caught_by, deaf_to
 
@@ -326,12 +327,19 @@ def everybody_counts_as_they_like(patch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0)
         return wait
 
-    patch.setattr(segmented._Agreement, "agree", agree)
+    patch.setattr(agreement.Agreement, "agree", agree)
 
 
 @caught_by("the_number_can_change_when_nobody_uses_the_key")
 def a_number_is_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(segmented._Agreement, "_look", lambda self, engine: None)
+    patch.setattr(agreement.Guard, "_look", lambda self: None)
+
+
+@caught_by("another_number_comes_after_every_hold_of_the_first", "a_segment_is_lost_with_the_number")
+def a_segment_outlives_its_guard(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(agreement.Guard, "_lose", Hold._lose)
+    for name in ("extend", "_deadline", "_overdue"):
+        patch.delattr(segmented.SegmentHold, name)
 
 
 # --- election, and asking to go --------------------------------------------------------------------------------
@@ -352,5 +360,18 @@ def a_ticket_asked_to_go_is_passed_on(patch: pytest.MonkeyPatch) -> None:
     def told_only(self: Cohort, place: Place, reason: str) -> None:
         for own in place.holds:
             own._revocation = reason
+
+    patch.setattr(Cohort, "asked_to_go", told_only)
+
+
+@caught_by("a_holder_of_any_kind_can_be_asked_to_go")
+def a_permit_asked_to_go_is_passed_on(patch: pytest.MonkeyPatch) -> None:
+    asked_to_go = Cohort.asked_to_go
+
+    def told_only(self: Cohort, place: Place, reason: str) -> None:
+        asked_to_go(self, place, reason)
+        if self.line.kind == "semaphore":
+            place.asked_to_go = False
+            place.set_until()
 
     patch.setattr(Cohort, "asked_to_go", told_only)

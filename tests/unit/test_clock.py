@@ -18,11 +18,11 @@ def test_it_counts_from_boot_where_it_can() -> None:
 
 
 async def test_it_calls_not_before_the_instant() -> None:
-    """And soon after it."""
+    """But then."""
     clock, called = SystemClock(), asyncio.get_running_loop().create_future()
     when = clock.now() + 0.01
     clock.call_at(when, lambda: called.set_result(clock.now()))
-    assert when <= await called < when + 1.0
+    assert when <= await called
 
 
 async def test_an_instant_that_has_passed_is_now() -> None:
@@ -30,8 +30,7 @@ async def test_an_instant_that_has_passed_is_now() -> None:
     clock, called = SystemClock(), asyncio.Event()
     clock.call_at(clock.now() - 100, called.set)
     assert not called.is_set()
-    async with asyncio.timeout(1):
-        await called.wait()
+    await called.wait()
 
 
 async def test_a_cancelled_timer_does_not_call() -> None:

@@ -79,7 +79,7 @@ async def _revoke(world: World, mine: Any, other: Any) -> None:
     assert not hold.revoked
     assert await other.revoke("maintenance") == 1
     if world.capabilities.pushes:
-        await world.until(lambda: hold.revoked, within=world.slack)
+        await world.until(lambda: hold.revoked)
     hold.check()
     local = world.start(mine.acquire())
     await asyncio.sleep(0)

@@ -25,9 +25,10 @@ async def an_acquire_whose_answer_is_lost_is_one_hold(world: World) -> None:
     """It is asked again with the same ticket; one release frees the lock."""
     client = await world.client()
     world.trouble(client).drop_reply("join")
-    hold = await client.lock(world.key(), ttl=world.ttl).acquire()
+    ttl = 2 * world.ttl
+    hold = await client.lock(world.key(), ttl=ttl).acquire()
     assert len(await world.rows()) == 1
-    await world.sleep(1.5 * world.ttl)
+    await world.sleep(1.5 * ttl)
     hold.check()
     await hold.release()
     assert await world.rows() == []
@@ -37,13 +38,14 @@ async def an_acquire_whose_answer_is_lost_is_one_hold(world: World) -> None:
 async def a_release_whose_answer_is_lost_is_done_once(world: World) -> None:
     """It is repeated in the background, and does not remove whoever got in meanwhile."""
     mine, other = await world.clients(2)
-    hold = await mine.lock(world.key(), ttl=world.ttl).acquire()
-    waiter = world.start(other.lock(world.key(), ttl=world.ttl).acquire())
+    ttl = 2 * world.ttl
+    hold = await mine.lock(world.key(), ttl=ttl).acquire()
+    waiter = world.start(other.lock(world.key(), ttl=ttl).acquire())
     await world.until_waiting(1)
     world.trouble(mine).drop_reply("leave")
     await hold.release()
     async with await waiter as next_:
-        await world.sleep(1.5 * world.ttl)
+        await world.sleep(1.5 * ttl)
         next_.check()
         assert await mine.lock(world.key()).holder() == other.name
 
@@ -74,14 +76,15 @@ async def an_outage_shorter_than_the_lease_is_survived(world: World) -> None:
     """Renewal resumes, and the hold goes on."""
     client = await world.client()
     trouble = world.trouble(client)
-    async with client.lock(world.key(), ttl=world.ttl) as hold:
-        await world.sleep(0.3 * world.ttl)  # a renewal is due at a third
+    ttl = 2 * world.ttl
+    async with client.lock(world.key(), ttl=ttl) as hold:
+        await world.sleep(0.3 * ttl)  # a renewal is due at a third
         trouble.go_down()
-        await world.sleep(0.2 * world.ttl)
+        await world.sleep(0.1 * ttl)
         trouble.come_back()
-        await world.sleep(2 * world.ttl)
+        await world.sleep(2 * ttl)
         hold.check()
-    await world.until(lambda: _nothing_left(world), within=world.ttl)
+    await world.until(lambda: _nothing_left(world), within=ttl)
 
 
 @check(21, needs="faults")

@@ -75,14 +75,15 @@ async def waiting_for_a_latch_is_limited(world: World) -> None:
 async def a_latch_lives_as_long_as_somebody_waits(world: World) -> None:
     """Far beyond its ttl; left alone it is forgotten, and begins anew."""
     mine, other = await world.clients(2)
-    latch = mine.latch(world.key(), count=2, ttl=world.ttl)
+    ttl = 3 * world.ttl  # looks keep it alive, and may come late
+    latch = mine.latch(world.key(), count=2, ttl=ttl)
     assert await latch.count_down() == 1
-    waiter = world.start(other.latch(world.key(), count=2, ttl=world.ttl).opened())
-    await world.sleep(1.5 * world.ttl)
+    waiter = world.start(other.latch(world.key(), count=2, ttl=ttl).opened())
+    await world.sleep(1.5 * ttl)
     assert not waiter.done()
     assert await latch.count_down() == 0
     await waiter
-    await world.sleep(world.ttl + world.slack)
+    await world.sleep(ttl + world.slack)
     assert await latch.count() == 2
 
 

@@ -110,11 +110,12 @@ async def a_dead_holder_costs_at_most_its_lease(world: World) -> None:
 async def a_renewed_hold_and_its_waiter_outlive_any_lease(world: World) -> None:
     """Held for three leases it is still held, and who waits so long still stands in line."""
     mine, other = await world.clients(2)
-    async with mine.lock(world.key(), ttl=world.ttl) as hold:
-        waiter = world.start(other.lock(world.key(), ttl=world.ttl, fair=True).acquire())
+    ttl = 2 * world.ttl
+    async with mine.lock(world.key(), ttl=ttl) as hold:
+        waiter = world.start(other.lock(world.key(), ttl=ttl, fair=True).acquire())
         await world.until_waiting(1)
         (ticket,) = [row.id for row in await world.rows() if not row.inside]
-        await world.sleep(3 * world.ttl)
+        await world.sleep(3 * ttl)
         hold.check()
         assert [(row.id, row.owner) for row in await world.rows() if not row.inside] == [(ticket, other.name)]
     await (await waiter).release()

@@ -33,7 +33,7 @@ KINDS: dict[str, Make] = {
     "fair": lambda client, key: client.lock(key, fair=True),
     "read": lambda client, key: client.rwlock(key).read(),
     "write": lambda client, key: client.rwlock(key).write(),
-    "permit": lambda client, key: client.semaphore(key, permits=2),
+    "permit": lambda client, key: client.semaphore(key, permits=1),
     "leadership": lambda client, key: client.election(key).leadership(),
     "segment": lambda client, key: client.segmented(key, segments=2).lock("somebody"),
 }

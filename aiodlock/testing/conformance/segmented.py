@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiodlock.client import LockClient
-from aiodlock.errors import AcquireTimeoutError, ConfigurationError
+from aiodlock.errors import AcquireTimeoutError, ConfigurationError, LockLostError
 from aiodlock.locks.multi import MultiHold
 from aiodlock.locks.segmented import SegmentedLock, SegmentHold
 from aiodlock.testing.conformance.check import check, raises
@@ -15,6 +15,8 @@ from aiodlock.testing.conformance.world import World
 
 __all__ = [
     "WAYS",
+    "a_segment_is_lost_with_the_number",
+    "another_number_comes_after_every_hold_of_the_first",
     "another_number_of_segments_is_refused",
     "any_segment_is_entered_in_the_order_of_asking",
     "any_segment_is_whichever_is_free_first",
@@ -230,10 +232,54 @@ async def the_number_can_change_when_nobody_uses_the_key(world: World) -> None:
         await world.sleep(1.5 * world.ttl)
         with raises(ConfigurationError):
             await wider.any().acquire()
-    await world.sleep(world.ttl + world.slack)
-    assert await world.rows() == []
+    await world.until(lambda: _nothing_left(world))
     async with wider.any():
         pass
     await other.aclose()
     async with mine.segmented(world.key(), segments=3).any():
         pass
+
+
+@check(needs="faults")
+async def another_number_comes_after_every_hold_of_the_first(world: World) -> None:
+    """Also where its client is cut off and its lease was extended: whoever counts differently finds it lost."""
+    mine, other = await world.clients(2)
+    hot = mine.segmented(world.key(), segments=2, ttl=world.ttl)
+    wider = other.segmented(world.key(), segments=3, ttl=world.ttl)
+    async with hot.lock("before"):
+        await world.sleep(0.3 * world.ttl)  # the number was agreed on long before the hold began
+        hold = await hot.lock("u").acquire()
+    await hold.extend(2 * world.ttl)
+    world.trouble(mine).go_down()
+
+    async def is_in() -> bool:
+        try:
+            theirs = await wider.segment(2).try_acquire()
+        except ConfigurationError:
+            return False
+        assert hold.lost
+        assert theirs is not None
+        await theirs.release()
+        return True
+
+    await world.until(is_in)
+    world.trouble(mine).come_back()
+
+
+@check()
+async def a_segment_is_lost_with_the_number(world: World) -> None:
+    """Somebody ended the agreement, so others may count differently: it is a loss, and the next one agrees again."""
+    mine, other = await world.clients(2)
+    hot = mine.segmented(world.key(), segments=2, ttl=world.ttl)
+    hold = await hot.lock("u").acquire()
+    await other.segmented(world.key(), segments=2)._agreement.force_release()
+    await hold.wait_lost()
+    with raises(LockLostError):
+        await hold.release()
+    async with hot.lock("u"):
+        with raises(ConfigurationError):
+            await other.segmented(world.key(), segments=3).any().acquire()
+
+
+async def _nothing_left(world: World) -> bool:
+    return not await world.rows()

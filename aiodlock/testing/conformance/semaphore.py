@@ -219,10 +219,14 @@ async def a_smaller_size_is_kept_by_those_who_pass_permits_on(world: World) -> N
         world.start(room.visit_on(mine.semaphore(world.key(), permits=3, ttl=world.ttl), 0.005))
     await world.until(lambda: room.most == 3)
     await other.semaphore(world.key(), permits=3).resize(1)
-    await world.sleep(0.5 * world.ttl)
-    room.most = 0
-    await world.sleep(0.5 * world.ttl)
-    assert room.most == 1
+
+    async def is_kept() -> bool:
+        room.most = 0
+        await world.sleep(0.2 * world.ttl)
+        return room.most == 1
+
+    await world.until(is_kept, within=10 * world.ttl)
+    assert await is_kept()
 
 
 @check(43, needs="faults")

@@ -60,7 +60,7 @@ def _tickets(world: World, *weights: int, kind: str = "lock", size: int = 1, ttl
 async def _heard(world: World, calls: list[Call], call: Call) -> None:
     """Wait for a call; the connection it came over is not compared."""
     if world.capabilities.pushes:
-        await world.until(lambda: any(replace(heard, via=0) == call for heard in calls), within=world.slack)
+        await world.until(lambda: any(replace(heard, via=0) == call for heard in calls))
 
 
 @check(13)

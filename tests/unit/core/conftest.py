@@ -63,3 +63,11 @@ async def frozen(clock: FakeClock, events: list[Event]) -> AsyncIterator[LockCli
 async def body() -> Body:
     """What runs inside a block."""
     return Body()
+
+
+@pytest.fixture
+async def stage(
+    locks: object, other: object, faults: object, frozen: object, clock: object, events: object, body: object
+) -> dict[str, object]:
+    """Everything that a test may ask for, by name."""
+    return dict(locals())

@@ -56,7 +56,7 @@ async def locks(request: pytest.FixtureRequest) -> AsyncIterator[LockClient]:
 
 
 async def steps_of_short_sections() -> int:
-    async with aiodlock.connect("memory://") as locks:
+    async with aiodlock.connect("memory://", clock=LoopClock()) as locks:
         order: list[int] = []
         async with locks.lock("k") as hold:
             tasks = await queued(locks.lock("k"), order)

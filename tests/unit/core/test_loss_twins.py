@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +12,7 @@ import pytest
 from aiodlock._core.hold import Hold
 from aiodlock._core.ownership import Owners
 from tests.unit.core import test_blocks, test_hold, test_loss, test_loss_and_cancels
-
-Break = Callable[[pytest.MonkeyPatch], None]
-
-
-def _set(target: object, name: str, value: object) -> Break:
-    return lambda patch: patch.setattr(target, name, value)
+from tests.unit.core.twins import Break, fails, set_to
 
 
 def _no_books(patch: pytest.MonkeyPatch) -> None:
@@ -89,7 +83,7 @@ TWINS: dict[str, tuple[Break, Callable[..., Any]]] = {
         test_loss.test_the_body_is_cancelled_once_and_the_error_leaves_the_block,
     ),
     "the body is not cancelled": (
-        _set(Hold, "_cancel", lambda self: None),
+        set_to(Hold, "_cancel", lambda self: None),
         test_loss.test_the_body_is_cancelled_once_and_the_error_leaves_the_block,
     ),
     "the body is cancelled twice": (
@@ -99,7 +93,7 @@ TWINS: dict[str, tuple[Break, Callable[..., Any]]] = {
     "the loss hides the body's error": (_loss_first, test_loss.test_the_bodys_own_error_is_kept_with_a_note),
     "the clock is not asked": (_no_clock, test_loss.test_a_frozen_process_says_lost_before_any_request),
     "a function is not told": (
-        _set(Hold, "_tell", lambda self, on_lost: None),
+        set_to(Hold, "_tell", lambda self, on_lost: None),
         test_loss.test_a_function_is_called_with_the_hold,
     ),
     "an outer cancel is hidden": (
@@ -120,30 +114,22 @@ TWINS: dict[str, tuple[Break, Callable[..., Any]]] = {
         test_blocks.test_leaving_a_block_released_inside_is_a_no_op,
     ),
     "a hold may go back": (
-        _set(Hold, "_move", lambda self, state: setattr(self, "_state", state)),
+        set_to(Hold, "_move", lambda self, state: setattr(self, "_state", state)),
         test_hold.test_only_the_written_moves_are_possible,
     ),
     "max_hold is forgotten": (
-        _set(Hold, "_set_limit", lambda self, max_hold: None),
+        set_to(Hold, "_set_limit", lambda self, max_hold: None),
         test_hold.test_a_max_hold_shorter_than_the_ttl,
     ),
     "a dropped hold is kept alive": (
-        _set(Hold, "_watch_handle", lambda self: None),
+        set_to(Hold, "_watch_handle", lambda self: None),
         test_hold.test_a_collected_hold_is_renewed_no_more,
     ),
     "a hold of a dead task is kept alive": (
-        _set(Hold, "_visit", lambda self, now: None),
+        set_to(Hold, "_visit", lambda self, now: None),
         test_hold.test_a_hold_whose_task_is_done_is_renewed_no_more,
     ),
 }
-
-
-@pytest.fixture
-async def stage(
-    locks: object, other: object, faults: object, frozen: object, clock: object, events: object, body: object
-) -> dict[str, object]:
-    """Everything that those tests ask for, by name."""
-    return dict(locals())
 
 
 @pytest.mark.parametrize(("twin", "test"), TWINS.values(), ids=TWINS.keys())
@@ -153,12 +139,4 @@ async def test_a_twin_is_caught(
 ) -> None:
     """The very test that passes on `Hold` fails on its twin."""
     twin(monkeypatch)
-    failing = asyncio.create_task(test(**{name: stage[name] for name in inspect.signature(test).parameters}))
-    await asyncio.wait({failing})
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
-    error = asyncio.CancelledError() if failing.cancelled() else failing.exception()
-    assert error is not None
-    assert not isinstance(error, AttributeError | NameError | TypeError), error  # it failed to run
+    await fails(test, stage)

@@ -134,6 +134,15 @@ async def test_one_deadline_for_all(locks: LockClient, other: LockClient) -> Non
     await second.release()
 
 
+@pytest.mark.parametrize("wait", [None, 10])
+async def test_a_member_may_give_up_before(locks: LockClient, other: LockClient, wait: float | None) -> None:
+    """It has tries of its own: the error tells how long it was waited for, not for how long it might have been."""
+    retrying = locks.lock("b", waiting=aiodlock.Retry(times=3, interval=1))
+    async with other.lock("b"):
+        with pytest.raises(aiodlock.AcquireTimeoutError, match=r"not acquired within 2\.00s, held by web-2"):
+            await locks.multi(locks.lock("a"), retrying, wait=wait).acquire()
+
+
 @pytest.mark.parametrize("steps", range(14))
 async def test_cancelled_at_any_step_it_leaves_nothing(locks: LockClient, other: LockClient, steps: int) -> None:
     """Some members held, one waited for, one just granted."""

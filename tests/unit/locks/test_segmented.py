@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -22,7 +23,9 @@ from aiodlock import (
     SegmentLock,
     TooManyWaitersError,
 )
+from aiodlock._core.place import Place
 from aiodlock.events import Event, HoldAbandoned
+from aiodlock.locks.agreement import Guard
 from aiodlock.testing import Faults, LoopClock, settle
 
 # Written down once and for all: another value here would send users to other segments than processes that run already.
@@ -234,6 +237,11 @@ async def test_inspect_finds_segments_by_their_key(locks: LockClient) -> None:
 # --- the guard -----------------------------------------------------------------------------------------------
 
 
+def _guards(locks: LockClient) -> list[Place]:
+    assert locks._engine is not None
+    return [place for place in locks._engine.places.values() if place.ticket.line.kind == "segments"]
+
+
 async def test_a_client_has_one_agreement_while_it_is_used(locks: LockClient) -> None:
     """Whatever policy the segments have; it goes one ttl after the last use."""
     hot = locks.segmented("k", segments=2, ttl=2, renew=False, max_hold=0.5, wait=0, fair=True, on_lost="flag")
@@ -248,15 +256,136 @@ async def test_a_client_has_one_agreement_while_it_is_used(locks: LockClient) ->
     assert [row async for row in locks.inspect()] == []
 
 
-async def test_a_lost_agreement_is_taken_again_while_it_is_needed(locks: LockClient, other: LockClient) -> None:
-    """Somebody ended it: another number is refused all the same."""
-    hot = locks.segmented("k", segments=2)
-    async with hot.any():
-        assert hot._agreement._held is not None
-        locks._engine.backend.server.leave(hot._agreement._held._place.ticket, None, bury=False)  # type: ignore[attr-defined]
-        await settle()
-        with pytest.raises(ConfigurationError, match="2 segments, this client asks for 3"):
+async def test_objects_of_one_key_share_a_guard(locks: LockClient) -> None:
+    """One made for every request, on a key that is always in use: nothing grows."""
+    async with locks.segmented("k", segments=4, ttl=1).lock("busy"):
+        for number in range(100):
+            async with locks.segmented("k", segments=4, ttl=1).lock(f"user-{number}", steal=True):
+                await asyncio.sleep(0.05)
+        assert [len(place.holds) for place in _guards(locks)] == [1]
+        gc.collect()
+        assert sum(type(thing) is Guard for thing in gc.get_objects()) == 1
+    await asyncio.sleep(1.1)
+    assert _guards(locks) == []
+
+
+async def test_a_longer_lease_has_a_longer_guard(locks: LockClient) -> None:
+    """In the stead of the one that was there, which the shorter leases do not need any more."""
+    async with locks.segmented("k", segments=16, ttl=2).lock("u") as hold:
+        for ttl in (20, 5):
+            async with locks.segmented("k", segments=16, ttl=ttl).lock("v"):
+                assert [place.ticket.ttl for place in _guards(locks)] == [40]
+        await asyncio.sleep(100)
+        hold.check()
+        assert [place.ticket.ttl for place in _guards(locks)] == [40]
+    await asyncio.sleep(20.1)
+    assert _guards(locks) == []
+
+
+@pytest.mark.parametrize("after", [0.0, 0.6, 0.66, 1.9])
+async def test_a_fixed_lease_outlasts_an_outage(locks: LockClient, faults: Faults, after: float) -> None:
+    """However old the guard is: the segment ends by its own lease."""
+    async with locks.segmented("k", segments=16, ttl=1).lock("another"):
+        await asyncio.sleep(after)
+        hold = await locks.segmented("k", segments=16, ttl=1, renew=False).lock("u").acquire()
+    faults.go_down()
+    assert hold.remaining == pytest.approx(0.988)
+    await asyncio.sleep(0.98)
+    hold.check()
+    await asyncio.sleep(0.01)
+    assert hold.lost
+    faults.come_back()
+
+
+async def test_an_extended_segment_has_its_guard_extended(locks: LockClient, other: LockClient, faults: Faults) -> None:
+    """It lasts that long without the server, and so does the number; where the guard has enough, nothing is sent."""
+    hot = locks.segmented("k", segments=2, ttl=3)
+    async with hot.all() as whole:
+        faults.sent.clear()
+        await whole.extend(60)
+        assert faults.sent == ["renew"] * 3
+        faults.go_down()
+        await asyncio.sleep(59)
+        whole.check()
+        with pytest.raises(ConfigurationError):
             await other.segmented("k", segments=3).any().acquire()
+        faults.come_back()
+
+
+async def _end_guard(locks: LockClient) -> None:
+    for place in _guards(locks):
+        locks._engine.backend.server.leave(place.ticket, None, bury=False)  # type: ignore[union-attr]
+    await settle()
+
+
+@pytest.mark.parametrize("way", ["lock", "acquire", "any", "all"])
+async def test_a_lost_guard_loses_the_segments(locks: LockClient, other: LockClient, way: str) -> None:
+    """Somebody ended it, and others may count differently from now on; the next one agrees again."""
+    hot = locks.segmented("k", segments=2)
+    lock = {"any": hot.any, "all": hot.all}.get(way, lambda: hot.lock("u"))()
+    with pytest.raises(LockLostError, match="somebody else gave it up"):
+        async with await lock.acquire() if way == "acquire" else lock as hold:
+            await _end_guard(locks)
+            async with other.segmented("k", segments=3).any():
+                assert hold.lost
+            await asyncio.sleep(1)
+    await other.aclose()
+    async with hot.any():
+        assert len(_guards(locks)) == 1
+
+
+@pytest.mark.parametrize("way", ["block", "acquire", "any", "run", "all"])
+async def test_who_waits_agrees_again(locks: LockClient, other: LockClient, way: str) -> None:
+    """The guard was lost meanwhile: whoever gets in has a new one."""
+    async with other.segmented("k", segments=2).all():
+        task = asyncio.create_task(_guards_inside(locks, way))
+        await settle()
+        await _end_guard(locks)
+        assert _guards(locks) == []
+    assert len(await task) == 1
+
+
+@pytest.mark.parametrize("way", ["block", "acquire", "any", "run", "all"])
+async def test_who_waited_is_told_that_others_count_differently(
+    locks: LockClient, other: LockClient, third: LockClient, way: str
+) -> None:
+    """The guard was lost meanwhile, and another number agreed on: nobody gets in, and nothing is left."""
+    blocker = await other.segmented("k", segments=2).all().acquire()
+    task = asyncio.create_task(_guards_inside(locks, way))
+    await settle()
+    await _end_guard(locks)
+    await _end_guard(other)
+    assert blocker.lost
+    async with third.segmented("k", segments=3).segment(2):
+        await other.aclose()
+        with pytest.raises(ConfigurationError, match="in use with 3 segments"):
+            await task
+        await settle()
+        assert {row.owner async for row in locks.inspect()} == {"web-3"}
+
+
+async def _guards_inside(locks: LockClient, way: str) -> list[Place]:
+    """Enter a segment, and return the guards that the client has then."""
+    hot = locks.segmented("k", segments=2)
+    if way == "run":
+        return await hot.lock("u").run(lambda: _guards(locks))
+    lock = {"any": hot.any, "all": hot.all}.get(way, lambda: hot.lock("u"))()
+    async with lock if way == "block" else await lock.acquire():
+        return _guards(locks)
+
+
+async def test_a_guard_whose_time_is_over_is_noticed_by_a_look(locks: LockClient) -> None:
+    """Also where the process was frozen past it: before anything else runs, and when a block ends."""
+    hot = locks.segmented("k", segments=2)
+    hold = await hot.lock("u").acquire()
+    assert 29 < hold.remaining < 30
+    _guards(locks)[0].deadline -= 40
+    assert hold.remaining == pytest.approx(19.4, abs=0.1)
+    _guards(locks)[0].deadline -= 20
+    assert hold.lost
+    with pytest.raises(LockLostError):
+        async with hot.lock("u"):
+            _guards(locks)[0].deadline -= 60
 
 
 async def test_the_agreement_waits_no_longer_than_its_lock(locks: LockClient, faults: Faults) -> None:

@@ -49,7 +49,7 @@ def test_stamps_of_two_processes_are_on_one_clock() -> None:
         (before,) = first.join(within=10)
     with Worker("testing_workers:count", to=1) as second:
         (after,) = second.join(within=10)
-    assert before.at < after.at < before.at + 10
+    assert before.at < after.at
 
 
 def test_killed_worker_keeps_every_event_it_recorded() -> None:
