@@ -30,6 +30,7 @@ from aiodlock.errors import BackendDataError
 from tests.integration.redis.conftest import Client
 
 Make = Callable[..., Ticket]
+Connect = Callable[..., Awaitable[Client]]
 MS = 0.2  # what a loaded machine may need for a round trip, in seconds
 
 
@@ -484,7 +485,7 @@ async def test_inspect_shows_who_holds_and_who_waits(client: Client, ticket: Mak
     assert 5.0 - MS < two.remaining < 5.0
 
 
-async def test_inspect_finds_lines_by_pattern_and_nothing_else(connect: Callable[..., Awaitable[Client]]) -> None:
+async def test_inspect_finds_lines_by_pattern_and_nothing_else(connect: Connect) -> None:
     client = await connect(prefix="inspected")
     names = ["order:1", "order:2", "order:{3}", "order:*", "stock:1", "order:" + "秒" * 80]
     for name in names:
@@ -505,6 +506,22 @@ async def test_inspect_finds_lines_by_pattern_and_nothing_else(connect: Callable
     assert await keys("semaphore", "*") == []
 
 
+async def test_inspect_passes_over_what_is_not_ours_and_what_is_broken(connect: Connect) -> None:
+    """A line that cannot be read hides no other; asked for alone, it says so."""
+    client = await connect(prefix="mixed")
+    good, odd = (Ticket(LineId("lock", name), TicketId("t")) for name in ("good", "odd"))
+    await client.backend.join(good)
+    await client.backend.join(replace(odd, owner="who"))
+    await client.do("HSET", b"mixed:{\xff}:lock", "field", "value")
+    await client.do("HSET", "mixed:{garbage}:lock", "line", "garbage")
+    record = await client.do("HGET", client.key(odd.line), "tt")
+    await client.do("HSET", client.key(odd.line), "tt", record.replace(b"who", b"w\xffo"))
+    assert [row.key for row in await client.backend.inspect("*", "*")] == ["good"]
+    for key in ("garbage", "odd"):
+        with pytest.raises(BackendDataError):
+            await client.backend.inspect("lock", key)
+
+
 async def test_inspect_reads_a_long_line_in_pages(client: Client, ticket: Make) -> None:
     tickets = [ticket(f"p{i}") for i in range(1203)]
     for one in tickets:
@@ -513,7 +530,7 @@ async def test_inspect_reads_a_long_line_in_pages(client: Client, ticket: Make) 
     assert [row.id for row in rows] == [one.id for one in tickets]
 
 
-async def test_no_key_is_without_an_expiry(connect: Callable[..., Awaitable[Client]]) -> None:
+async def test_no_key_is_without_an_expiry(connect: Connect) -> None:
     client = await connect(prefix="hygiene")
     standing, left, buried = (Ticket(LineId("lock", name), TicketId("t"), ttl=40.0) for name in "abc")
     await client.backend.join(standing)
@@ -555,9 +572,7 @@ async def test_hashed_keys_are_called_by_their_name(client: Client, other: Clien
     assert call.line == line
 
 
-async def test_a_client_without_pushes_is_told_nothing(
-    client: Client, connect: Callable[..., Awaitable[Client]], ticket: Make
-) -> None:
+async def test_a_client_without_pushes_is_told_nothing(client: Client, connect: Connect, ticket: Make) -> None:
     quiet = await connect(pushes=False)
     assert not quiet.backend.capabilities.pushes
     holder, waiter = ticket(), ticket()
