@@ -52,7 +52,7 @@ _ESCAPED = re.compile(r"\[([*?\[])\]")
 
 
 def only_key(pattern: str) -> str | None:
-    """Return the one key that a shell-style *pattern* matches, as `glob.escape` writes it, or None if it may be more."""
+    """Return the one key that a shell-style *pattern* can match, as `glob.escape` writes it; None if there are more."""
     return _ESCAPED.sub(r"\1", pattern) if _PLAIN.fullmatch(pattern) else None
 
 

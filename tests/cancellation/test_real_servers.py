@@ -1,11 +1,11 @@
-"""The same sweep on real servers behind sentinels, in a cluster and in a majority of independent ones.
+"""The same sweep on real servers: a single one, behind sentinels, in a cluster, in a majority of independent ones.
 
 A short matrix in every run; where there is time, every operation that needs no broken network, with every synchronizer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -32,7 +32,12 @@ from tests.cancellation.sweep import Cell, Report
 from tests.cancellation.test_sweep import swept
 from tests.cancellation.trigger import Beating, Plan
 
-SERVERS: dict[str, Any] = {"sentinel": SentinelService, "cluster": RedisCluster, "redlock": IndependentMasters}
+SERVERS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "single": RedisServer,
+    "sentinel": partial(SentinelService, down_after=10),  # no failover because the machine is busy
+    "cluster": partial(RedisCluster, silence=10),
+    "redlock": IndependentMasters,
+}
 KINDS_OF_REDLOCK = {"lock", "read", "write", "multi", "election"}
 LATCHES = {"count_down", "opened_too_late"}
 NOT_HERE = {  # what reaches into the memory server
@@ -51,10 +56,8 @@ def topology(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     require(RedisServer)
     if request.param == "sentinel":
         require(RedisSentinel)
-    servers: AbstractContextManager[Any] = SERVERS[request.param]()
-    with servers as running:
-        hosts = ",".join(f"127.0.0.1:{node.port}" for node in getattr(running, "nodes", ()))
-        yield request.param, f"redlock://{hosts}/0" if request.param == "redlock" else running.url
+    with SERVERS[request.param]() as running:
+        yield request.param, running.url
 
 
 @pytest.fixture

@@ -12,12 +12,16 @@ import pytest
 
 from aiodlock._core.line import Called, Inside, Reconnected, Ticket
 from aiodlock.backends.redis import RedisBackend, wire
+from aiodlock.backends.redis.address import Address
+from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.route import PING
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError, BackendUnavailableError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer, free_ports
 from aiodlock.testing.servers.resp import ask
-from tests.integration.redis.conftest import Client, opened
+from tests.integration.redis.conftest import Client, Pair, opened
+from tests.integration.told import Told, meet_when_closing
 
 Connect = Callable[..., Awaitable[Client]]
 Make = Callable[..., Ticket]
@@ -35,12 +39,12 @@ def link_of(client: Client) -> Link:
 
 async def lost(client: Client) -> None:
     if link := client.backend._node._link:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await link.lost()
 
 
-async def back(client: Client) -> None:
-    async with asyncio.timeout(5):
+async def back(client: Told) -> None:
+    async with asyncio.timeout(20):
         await client.reconnected.wait()
     client.reconnected.clear()
 
@@ -350,6 +354,36 @@ async def test_closing_takes_less_than_a_second_and_leaves_nothing(proxy: FaultP
         with pytest.raises(BackendUnavailableError, match="closed"):
             await client.backend.ping()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_connections_are_closed_together(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may wait a while for a server that is frozen, and the times must not add up."""
+    async with opened(pair.url, min_replicas=1):
+        meet_when_closing(monkeypatch, 2)
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["at once", "after a refusal"])
+async def test_whoever_is_connected_again_is_told(proxy: FaultProxy, is_refused: bool) -> None:
+    """What was sent before the first connection goes out with it; if that was refused, all have to look again."""
+    told = Told()
+    if is_refused:
+        proxy.refuse()
+    node = Node(
+        Address(host="127.0.0.1", port=proxy.port),
+        name="aiodlock",
+        greet=lambda link: asyncio.sleep(0),
+        patience=3.0,
+        on_up=lambda via: told.on_call(Reconnected(via)),
+    )
+    node.start()
+    (answer,) = await asyncio.gather(node.send(PING, lambda reply, via: via), return_exceptions=True)
+    assert isinstance(answer, BackendUnavailableError) == is_refused
+    proxy.heal()
+    if is_refused:
+        await back(told)
+        answer = await node.send(PING, lambda reply, via: via)
+    await node.aclose()
+    assert told.calls == ([Reconnected(answer)] if is_refused else [])
 
 
 async def test_a_cancelled_open_leaves_nothing(proxy: FaultProxy) -> None:
