@@ -288,5 +288,6 @@ def _as_error(where: str, code: str, error: str) -> BackendError:
     if code in ("MOVED", "ASK"):
         return BackendError(f"{where}: {error}; this server is one of a cluster: use redis+cluster://")
     if code == "NOPERM":
-        return BackendError(f"{where}: {error}; grant what the ACL line in the docs lists")
+        otherwise = ", or connect with pushes=False" if "subscribe" in error or "channel" in error else ""
+        return BackendError(f"{where}: {error}; grant what the ACL line in the docs lists{otherwise}")
     return BackendError(f"{where}: {error}")
