@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -91,6 +92,29 @@ async def test_every_client_inside_is_told_of_the_first_who_waits(client: Client
     answer = await client.answer(one)
     assert isinstance(answer, Inside)
     assert answer.company
+
+
+async def test_many_inside_are_told_of_company_in_bounded_steps(client: Client, ticket: Make) -> None:
+    """Each once, by whatever verb comes next; who leaves before it was told keeps nobody from being told."""
+    readers, writer = [ticket(size=1000) for _ in range(600)], ticket(size=1000, weight=1000)
+    await asyncio.gather(*(client.backend.join(one) for one in (*readers, writer)))
+    told = [await client.told()]
+    await client.backend.leave(readers[256])
+    told.append(await client.told())
+    for _ in range(2):
+        await client.answer(writer)
+        told.append(await client.told())
+    assert [len(calls) for calls in told] == [256, 256, 87, 0]
+    assert [*itertools.chain(*told)] == [CompanyCame(one.id, 1) for one in readers if one is not readers[256]]
+
+
+async def test_nobody_is_told_of_company_that_has_gone(client: Client, ticket: Make) -> None:
+    readers, writer = [ticket(size=1000) for _ in range(300)], ticket(size=1000, weight=1000)
+    await asyncio.gather(*(client.backend.join(one) for one in (*readers, writer)))
+    assert len(await client.told()) == 256
+    await client.backend.leave(writer)
+    await client.backend.renew(readers[:1])
+    assert await client.told() == []
 
 
 async def test_who_does_not_queue_is_inside_or_nowhere(client: Client, ticket: Make, line: LineId) -> None:
