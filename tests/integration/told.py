@@ -12,7 +12,7 @@ import pytest
 from aiodlock._core.line import Call, Reconnected
 from aiodlock.backends.redis.wire import Link
 
-__all__ = ["Told", "kept_open", "meet_when_closing"]
+__all__ = ["Told", "kept_open", "meet_when_closing", "shorten_patience"]
 
 _C = TypeVar("_C", bound="Told")
 
@@ -52,3 +52,11 @@ def meet_when_closing(monkeypatch: pytest.MonkeyPatch, links: int) -> None:
         await aclose(self, reason)
 
     monkeypatch.setattr(Link, "aclose", close)
+
+
+def shorten_patience(link: Link | None, patience: float) -> None:
+    """Have an open link be given up sooner; making it took what a busy machine needs."""
+    assert link is not None
+    link._interval = patience / 3
+    link._timer.cancel()
+    link._check()
