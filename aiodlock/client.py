@@ -49,9 +49,10 @@ def connect(
 
     ``memory://`` is private to the client, ``memory://name`` shared in this process; ``redis://``, ``rediss://`` and
     ``unix://`` name a Redis server, ``redis+sentinel://h1,h2,h3/service/db`` the master of a service,
-    ``redis+cluster://h1,h2`` a cluster, ``redlock://h1,h2,h3`` independent servers of which a majority decides,
-    ``zk://h1,h2,h3/root`` a ZooKeeper ensemble, ``mysql://user:pw@host/db`` a database. Needs no loop and does no I/O:
-    ``async with`` or ``await start()`` opens it, so that it can stand at module level.
+    ``redis+cluster://h1,h2`` a cluster, ``redlock://h1,h2,h3`` independent servers of which a majority decides (with
+    TLS ``rediss+sentinel://``, ``rediss+cluster://``, ``redlocks://``), ``zk://h1,h2,h3/root`` a ZooKeeper ensemble,
+    ``mysql://user:pw@host/db`` a database. Needs no loop and does no I/O: ``async with`` or ``await start()`` opens it,
+    so that it can stand at module level.
 
     *name* is what others see as owner, host and process id if left out. *on_event* is called with every event,
     *waiting* is how its locks wait unless they say otherwise, *max_waiters* how many tasks may wait at once. *clock* is

@@ -11,6 +11,7 @@ A verb without an answer raises :class:`~aiodlock.errors.BackendUnavailableError
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -39,11 +40,20 @@ __all__ = [
     "Reply",
     "Stocking",
     "Stockroom",
+    "only_key",
 ]
 
 _T = TypeVar("_T")
 
 OnCall: TypeAlias = Callable[[Call], None]
+
+_PLAIN = re.compile(r"(?:[^*?\[]|\[[*?\[]\])*")  # a shell-style pattern in which every special character is escaped
+_ESCAPED = re.compile(r"\[([*?\[])\]")
+
+
+def only_key(pattern: str) -> str | None:
+    """Return the one key that a shell-style *pattern* can match, as `glob.escape` writes it; None if there are more."""
+    return _ESCAPED.sub(r"\1", pattern) if _PLAIN.fullmatch(pattern) else None
 
 
 @dataclass(frozen=True, slots=True)

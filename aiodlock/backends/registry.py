@@ -25,6 +25,7 @@ class _Home(NamedTuple):
 _REDIS = _Home("aiodlock.backends.redis.backend", "RedisBackend", "redis")
 _SENTINEL = _Home("aiodlock.backends.redis.sentinel", "SentinelBackend", "redis")
 _CLUSTER = _Home("aiodlock.backends.redis.cluster", "ClusterBackend", "redis")
+_REDLOCK = _Home("aiodlock.backends.redis.redlock", "RedlockBackend", "redis")
 
 _MYSQL = _Home("aiodlock.backends.mysql.backend", "MySQLBackend", "mysql")
 
@@ -38,7 +39,8 @@ _HOMES = {
     "rediss": _REDIS,
     "rediss+cluster": _CLUSTER,
     "rediss+sentinel": _SENTINEL,
-    "redlock": _Home("aiodlock.backends.redis.redlock", "RedlockBackend", "redis"),
+    "redlock": _REDLOCK,
+    "redlocks": _REDLOCK,
     "unix": _REDIS,
     "zk": _Home("aiodlock.backends.zookeeper.backend", "ZooKeeperBackend", "zookeeper"),
 }

@@ -1,4 +1,4 @@
-"""The same sweep on real servers: Redis behind sentinels, in a cluster, in a majority; ZooKeeper; MariaDB.
+"""The same sweep on real servers: a Redis, behind sentinels, in a cluster, in a majority; ZooKeeper; MariaDB.
 
 A short matrix in every run; where there is time, every operation that needs no broken network, with every synchronizer.
 """
@@ -36,9 +36,10 @@ from tests.cancellation.sweep import Cell, Report
 from tests.cancellation.test_sweep import swept
 from tests.cancellation.trigger import Beating, Plan
 
-SERVERS: dict[str, Any] = {
-    "sentinel": SentinelService,
-    "cluster": RedisCluster,
+SERVERS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "single": RedisServer,
+    "sentinel": partial(SentinelService, down_after=10),  # no failover because the machine is busy
+    "cluster": partial(RedisCluster, silence=10),
     "redlock": IndependentMasters,
     "zookeeper": ZooKeeperServer,
     "mysql": MariaDBServer,
@@ -62,10 +63,8 @@ def topology(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     require({"zookeeper": ZooKeeperServer, "mysql": MariaDBServer}.get(request.param, RedisServer))
     if request.param == "sentinel":
         require(RedisSentinel)
-    servers: AbstractContextManager[Any] = SERVERS[request.param]()
-    with servers as running:
-        hosts = ",".join(f"127.0.0.1:{node.port}" for node in getattr(running, "nodes", ()))
-        yield request.param, f"redlock://{hosts}/0" if request.param == "redlock" else running.url
+    with SERVERS[request.param]() as running:
+        yield request.param, running.url
 
 
 @pytest.fixture

@@ -31,8 +31,6 @@ CANNOT: dict[str, dict[str, tuple[str, ...]]] = {
             "a_downgrade_wakes_waiting_readers_at_once",
         ),
         "fair=True and linger are refused": (
-            "one_at_a_time",
-            "closing_leaves_nothing",
             "a_renewed_hold_and_its_waiter_outlive_any_lease",
             "a_fair_lock_is_entered_in_the_order_of_asking",
             "a_dead_waiter_costs_at_most_its_waiting_life",

@@ -11,7 +11,7 @@ from aiodlock._core.cohort import Cohort
 from aiodlock._core.engine import Engine
 from aiodlock._core.line import Call, Called, LineId, Reconnected
 from aiodlock._core.place import INSIDE, Place
-from aiodlock.backends.redis import backend
+from aiodlock.backends.redis import backend, council
 from aiodlock.backends.redis.cluster_route import Cluster
 from aiodlock.backends.redis.scripts import Script, load
 from aiodlock.backends.redis.wire import Link
@@ -111,6 +111,11 @@ def follows_nobody() -> Change:
     return Cluster, "_refused", refused_is_failed
 
 
+def needs_all() -> Change:
+    """Redlock is content with nothing less than every server."""
+    return council, "majority_of", lambda servers: servers
+
+
 TWINS = {
     twin.__name__: twin
     for twin in (
@@ -120,6 +125,7 @@ TWINS = {
         every_call_counts,
         follows_nobody,
         leaves_once,
+        needs_all,
         never_asks,
         never_loads,
         never_looks,

@@ -19,6 +19,7 @@ __all__ = ["Replicas", "diagnose", "judge_memory", "judge_replicas", "judge_vers
 _OLDEST = (7, 0)
 _LAZY = 3  # seconds; a replica reports every second
 _UNSEEN = "not seen: this user may not ask"
+_UNTOLD = "not seen: the server does not tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,9 @@ def judge_memory(settings: Mapping[str, str]) -> Finding:
     """Say whether the server may throw lines away when it is full: every key of ours has an expiry."""
     if not settings:
         return Finding("memory", _UNSEEN, advice="grant +config|get to see the eviction policy")
-    policy, limit = settings["maxmemory-policy"], int(settings["maxmemory"])
+    policy, limit = settings.get("maxmemory-policy"), int(settings.get("maxmemory", 0))
+    if policy is None:
+        return Finding("memory", _UNTOLD, advice="see to it that its eviction policy is noeviction")
     if policy == "noeviction":
         return Finding("memory", "refuses when full, throws nothing away")
     advice = "set maxmemory-policy noeviction, or keep locks on a server of their own"
@@ -96,9 +99,9 @@ def judge_replicas(replicas: Replicas | None, min_replicas: int) -> Finding:
 
 def judge_writes(settings: Mapping[str, str], replicas: Replicas | None, min_replicas: int) -> Finding:
     """Say whether a master that was cut off from its replicas goes on granting locks."""
-    if not settings or replicas is None:
+    if (told := settings.get("min-replicas-to-write")) is None or replicas is None:
         return Finding("min-replicas", _UNSEEN, advice="grant +config|get and +info to see them")
-    least = int(settings["min-replicas-to-write"])
+    least = int(told)
     if min_replicas or least or not replicas.online:
         return Finding("min-replicas", f"{least} of the server, {min_replicas} of this client")
     advice = "set min-replicas-to-write 1 on every server, or connect with min_replicas=1"

@@ -72,6 +72,7 @@ class Cluster:
         self._vias = itertools.count(1)
         self._map = SlotMap()
         self._members: dict[Spot, Member] = {}
+        self._retired: list[Member] = []  # masters no more, not yet closed
         self._channels: dict[int, bytes] = {}
         self._has_moved = False  # a slot that we listen to: whoever waits has to look
         self._stale = asyncio.Event()
@@ -88,8 +89,9 @@ class Cluster:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})
-        members, self._members, self._map = self._members, {}, SlotMap()  # whoever comes now finds nobody
-        await asyncio.gather(*(member.aclose() for member in members.values()))
+        members = [*self._members.values(), *self._retired]
+        self._members, self._map = {}, SlotMap()  # whoever comes now finds nobody
+        await asyncio.gather(*(member.aclose() for member in members))
 
     async def ping(self) -> None:
         """Be answered by every master: a cluster with one away cannot serve every key."""
@@ -333,8 +335,9 @@ class Cluster:
         """Part with servers that are masters no more; one that is getting its first slots is kept."""
         for spot, member in list(self._members.items()):
             if spot not in self._map.masters and (spot in self._map.replicas or not member.node.is_up):
-                del self._members[spot]
-                await member.aclose()
+                self._retired.append(self._members.pop(spot))
+        await asyncio.gather(*(member.aclose() for member in self._retired))
+        self._retired.clear()
 
 
 def _as_it_is(reply: Any, via: int) -> Any:

@@ -42,16 +42,18 @@ class Council:
 
     async def let_in(self, stand: Stand) -> Inside | Gone:
         """Try once, by an id of its own: have a majority and its fence written back, or leave everywhere."""
-        one = stand.next_try(len(self.masters))
-        asked = {n: asyncio.ensure_future(master.join(one, queue=False)) for n, master in enumerate(self.masters)}
+        self.pay_debts()
+        there = {number: master for number, master in enumerate(self.masters) if master.is_up}
+        one = stand.next_try(there)
+        asked = {number: asyncio.ensure_future(master.join(one, queue=False)) for number, master in there.items()}
         for number, answer in asked.items():
             answer.add_done_callback(partial(stand.answered, number, one.id))
-        heard = _heard(await self._ask(asked, one, self._is_enough_inside))
+        is_hopeless = partial(self._is_hopeless, len(asked))
+        heard = _heard(await self._ask(asked, one, self._is_enough_inside, is_hopeless))
         inside = _inside(heard)
         if len(inside) >= self.majority and (got := await self._write_back(stand, one, inside)):
             return got
-        stand.owe()
-        self.pay_debts(stand)
+        self._give_back(stand, one)
         if len(heard) < self.majority:
             raise self._too_few(heard)
         holders = (vote.holder for vote in heard.values() if isinstance(vote, Gone) and vote.holder)
@@ -70,17 +72,20 @@ class Council:
         stand.epoch = epoch
         return Inside(epoch, largest([inside[number].remaining for number in agreed], self.majority))
 
-    def pay_debts(self, stand: Stand) -> None:
-        """Leave what failed without waiting for it; what is not confirmed is left again with the next try."""
-        for (number, id_), bury in stand.debts.items():
-            leaving = asyncio.ensure_future(self.masters[number].leave(replace(stand.ticket, id=id_), bury=bury))
-            leaving.add_done_callback(partial(stand.paid, (number, id_)))
+    def _give_back(self, stand: Stand, one: Ticket) -> dict[int, asyncio.Future[None]]:
+        """Leave wherever it may be inside, and bury it where that is in doubt; what is not confirmed is owed."""
+        return {n: self.masters[n].leave_for_sure(one, bury=n in stand.doubt) for n in stand.anywhere}
+
+    def pay_debts(self) -> None:
+        """Leave again what was not confirmed."""
+        for master in self.masters:
+            master.pay_debts()
 
     async def leave(self, stand: Stand) -> None:
-        """Leave everywhere and tell who waits; raise unless a majority confirms it."""
-        self.pay_debts(stand)
+        """Leave everywhere and tell who waits; raise unless a majority confirms it. The others are owed it."""
         one = replace(stand.ticket, id=stand.current)
-        asked = {n: master.leave(one, bury=n in stand.doubt) for n, master in enumerate(self.masters)}
+        others = {n: master.leave(one) for n, master in enumerate(self.masters) if n not in stand.anywhere}
+        asked = {**others, **self._give_back(stand, one)}
         self.ring(one.line)
         heard = _heard(await self._ask(asked, one, self._is_enough_heard))
         if len(heard) < self.majority:
@@ -95,7 +100,7 @@ class Council:
                     await master.leave(replace(ticket, id=row.id))
             master.ring(ticket.line)
 
-        self._quorum(await gather_votes(self._all(leave), _never, limit=self._limit), ticket.line.key)
+        self._quorum(await gather_votes(self._all(leave), limit=self._limit), ticket.line.key)
 
     def hang_up(self, ticket: Ticket) -> None:
         """Ask every server to tell when the ticket's line may be free."""
@@ -111,6 +116,7 @@ class Council:
 
     async def renew(self, held: Sequence[tuple[Stand, Ticket]]) -> list[Answer | None]:
         """Renew what was let in, in one call for each server; one that has lost a ticket is not joined again."""
+        self.pay_debts()
         if not held:
             return []
         ones = [replace(ticket, id=stand.current) for stand, ticket in held]
@@ -153,7 +159,7 @@ class Council:
         """Return what a majority has inside; a ticket that is left on fewer is nobody's."""
         asked = self._all(lambda master: master.inspect(kind, pattern))
         found: dict[TicketId, list[Row]] = {}
-        for rows in self._quorum(await gather_votes(asked, _never, limit=self._patience), pattern):
+        for rows in self._quorum(await gather_votes(asked, limit=self._patience), pattern):
             for row in rows:
                 found.setdefault(row.id, []).append(row)
         return [self._agreed(rows) for rows in found.values() if len(rows) >= self.majority]
@@ -161,7 +167,7 @@ class Council:
     async def revoke(self, line: LineId, reason: str) -> int:
         """Ask those inside to go; return how many a majority asked."""
         asked = self._all(lambda master: master.revoke(line, reason))
-        counts = self._quorum(await gather_votes(asked, _never, limit=self._limit), line.key)
+        counts = self._quorum(await gather_votes(asked, limit=self._limit), line.key)
         return int(largest(counts, self.majority))
 
     def _agreed(self, rows: list[Row]) -> Row:
@@ -176,12 +182,15 @@ class Council:
         return {number: verb(master) for number, master in enumerate(self.masters)}
 
     def _ask(
-        self, asked: Mapping[int, Awaitable[_T]], ticket: Ticket, is_decided: Callable[[Votes[_T]], bool]
+        self, asked: Mapping[int, Awaitable[_T]], ticket: Ticket, *is_over: Callable[[Votes[_T]], bool]
     ) -> Awaitable[Votes[_T]]:
-        return gather_votes(asked, is_decided, limit=min(self._limit, ticket.ttl / _PER_TTL))
+        return gather_votes(asked, *is_over, limit=min(self._limit, ticket.ttl / _PER_TTL))
 
     def _is_enough_inside(self, votes: Mapping[int, object]) -> bool:
         return len(_inside(votes)) >= self.majority
+
+    def _is_hopeless(self, asked: int, votes: Mapping[int, object]) -> bool:
+        return asked - len(votes) + len(_inside(votes)) < self.majority
 
     def _is_enough_heard(self, votes: Mapping[int, object]) -> bool:
         return len(_heard(votes)) >= self.majority
@@ -203,7 +212,3 @@ def _heard(votes: Mapping[int, _T | Exception]) -> dict[int, _T]:
 
 def _inside(votes: Mapping[int, object]) -> dict[int, Inside]:
     return {number: vote for number, vote in votes.items() if isinstance(vote, Inside)}
-
-
-def _never(votes: Mapping[int, object]) -> bool:
-    return False

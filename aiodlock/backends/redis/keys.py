@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from functools import lru_cache
@@ -60,10 +61,11 @@ class Keys:
 
     def parse(self, text: bytes) -> LineId:
         """Return the line of a key or a clear name."""
-        if not (match := self._text.fullmatch(text)):
-            raise BackendDataError(f"Redis key {text!r} is none of ours")
-        key, kind = (unquote_to_bytes(part).decode() for part in match.groups())
-        return LineId(kind, key)
+        if match := self._text.fullmatch(text):
+            with contextlib.suppress(UnicodeDecodeError):
+                key, kind = (unquote_to_bytes(part).decode() for part in match.groups())
+                return LineId(kind, key)
+        raise BackendDataError(f"Redis key {text!r} is none of ours")
 
     def _name(self, line: LineId) -> Name:
         key = line.key.encode()

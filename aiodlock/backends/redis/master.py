@@ -1,12 +1,15 @@
-"""One of the independent servers that Redlock asks: a server of its own, and three verbs more."""
+"""One of the independent servers that Redlock asks: a server of its own, a few verbs more, and what it is owed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
+from typing import Any, NamedTuple
 
-from aiodlock._core.line import Answer, LineId, Ticket
+from aiodlock._core.line import Answer, LineId, Ticket, TicketId
 from aiodlock.backends.base import OnCall
+from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.backend import RedisBackend
 from aiodlock.backends.redis.scripts import load, micros, to_answer, to_none
 
@@ -15,8 +18,25 @@ __all__ = ["Master"]
 _EPOCH, _BELL = load("epoch"), load("bell")
 
 
+class _Debt(NamedTuple):
+    """A leave that is not confirmed, and until when the ticket may live."""
+
+    ticket: Ticket
+    bury: bool
+    until: float
+
+
 class Master(RedisBackend):
     """It is opened in the background: what is sent meanwhile goes out when the first attempt has succeeded."""
+
+    def __init__(self, address: Address, **settings: Any) -> None:
+        super().__init__(address, **settings)
+        self._debts: dict[TicketId, _Debt] = {}
+
+    @property
+    def is_up(self) -> bool:
+        """Whether what is asked now goes out."""
+        return self._node.is_up
 
     async def open(self, on_call: OnCall) -> None:
         self._calls.on_call = on_call
@@ -25,6 +45,29 @@ class Master(RedisBackend):
     def raise_epoch(self, ticket: Ticket, epoch: int) -> Awaitable[Answer]:
         """Give an inside ticket a larger epoch, and let no later ticket here have a smaller one."""
         return self._call(_EPOCH, ticket.line, ticket.id, epoch, decode=to_answer)
+
+    def leave_for_sure(self, ticket: Ticket, *, bury: bool) -> asyncio.Future[None]:
+        """Leave; unless that is confirmed it is owed, as long as the ticket may live here."""
+        return self._pay(_Debt(ticket, bury, asyncio.get_running_loop().time() + ticket.ttl))
+
+    def pay_debts(self) -> None:
+        """Leave again what is owed, if the server is there to hear it."""
+        if not (self._debts and self.is_up):
+            return
+        debts, self._debts = self._debts, {}
+        now = asyncio.get_running_loop().time()
+        for debt in debts.values():
+            if debt.until > now:
+                self._pay(debt)
+
+    def _pay(self, debt: _Debt) -> asyncio.Future[None]:
+        leaving = asyncio.ensure_future(self.leave(debt.ticket, bury=debt.bury))
+        leaving.add_done_callback(partial(self._paid, debt))
+        return leaving
+
+    def _paid(self, debt: _Debt, leaving: asyncio.Future[None]) -> None:
+        if leaving.cancelled() or leaving.exception():
+            self._debts[debt.ticket.id] = debt
 
     def hang_up(self, line: LineId, *, life: float) -> None:
         """Ask to be told (`Opened`) when somebody rings for *line*, for *life* seconds."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiodlock.backends.redis.confirmed import Confirming
-from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.node import Node, close_together
 from aiodlock.backends.redis.slots import Redirection, Spot
 from aiodlock.backends.redis.wire import Decode
 from aiodlock.errors import BackendUnavailableError
@@ -41,9 +41,7 @@ class Member:
             self.channels.discard(channel)
 
     async def aclose(self) -> None:
-        for node in (self.granting, self.node):
-            if node is not None:
-                await node.aclose()
+        await close_together(node for node in (self.granting, self.node) if node is not None)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from aiodlock.backends.base import Reply
@@ -13,7 +13,7 @@ from aiodlock.backends.redis.scripts import to_hello, to_none
 from aiodlock.backends.redis.wire import Decode, Entry, Link, OnPush, OnRefused
 from aiodlock.errors import BackendError, BackendUnavailableError
 
-__all__ = ["Node", "Where"]
+__all__ = ["Node", "Where", "close_together"]
 
 _T = TypeVar("_T")
 
@@ -36,8 +36,8 @@ class Where(Protocol):
 class Node:
     """Keeps a `Link` to one address. While it is lost every command fails at once: nothing is kept and sent later.
 
-    *greet* prepares a fresh link (subscriptions) before any command goes over it; *on_up* is told when commands may,
-    *on_down* when a link is lost or none was made. *vias* numbers the links, where several nodes share the numbers.
+    *greet* prepares a fresh link (subscriptions) before any command goes over it. *on_down* is told when a link is lost
+    or none was made, *on_up* when commands may go out again. *vias* numbers the links of nodes that share the numbers.
     """
 
     def __init__(
@@ -128,16 +128,16 @@ class Node:
             self._fail(entry)
 
     async def _begin(self) -> None:
+        link: Link | None = None
         try:
             link = await self._dial()
         except BackendError as error:
             self._down = str(error)
             self._fail_early()
-            self._on_down()
-            link = await self._redial()
-        early, self._early, self._link = self._early, None, link
-        for entry in early or ():
-            link.take(entry)
+        else:
+            early, self._early, self._link = self._early, None, link
+            for entry in early or ():
+                link.take(entry)
         await self._keep(link)
 
     async def _keep(self, link: Link | None) -> None:
@@ -194,3 +194,8 @@ class Node:
             patience=self._patience,
             on_refused=self._on_refused,
         )
+
+
+async def close_together(nodes: Iterable[Node]) -> None:
+    """Close all of them at once: each may wait a while for its peer, and they must not add up."""
+    await asyncio.gather(*(node.aclose() for node in nodes))

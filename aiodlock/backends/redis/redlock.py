@@ -11,8 +11,8 @@ later majority shares a server with it, and is told a larger one.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
-from collections import deque
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -77,18 +77,20 @@ class RedlockBackend:
             raise ConfigurationError("Redlock needs three or more different servers, best an odd number of them")
         if not (limit > 0 and retry_delay > 0):
             raise ConfigurationError(f"limit={limit!r}, retry_delay={retry_delay!r}: give seconds greater than 0")
-        self.address = "redlock://" + ",".join(sorted(str(server).partition("://")[2] for server in servers))
+        scheme = "redlocks" if servers[0].tls else "redlock"
+        self.address = f"{scheme}://" + ",".join(sorted(str(server).partition("://")[2] for server in servers))
         masters = [Master(server, prefix=prefix, name=name, pushes=pushes, patience=patience) for server in servers]
         self._council = Council(masters, limit=limit, patience=patience)
         self._retry_delay = retry_delay
         self._on_call: OnCall | None = None
         self._stands: dict[TicketId, Stand] = {}
-        self._ended: deque[tuple[float, TicketId]] = deque()  # stands that nobody needs after that time
+        self._ended: list[tuple[float, TicketId]] = []  # a heap: stands that nobody needs after that time
 
     @classmethod
-    def from_url(cls, url: str, **settings: Any) -> RedlockBackend:
-        """Return the backend of ``redlock://h1,h2,h3``."""
-        return cls([Address.from_url(one) for one in urls_of_hosts(url, "redis")], **settings)
+    def from_url(cls, url: str, *, unverified: bool = False, **settings: Any) -> RedlockBackend:
+        """Return the backend of ``redlock://h1,h2,h3`` or, with TLS, ``redlocks://h1,h2,h3``."""
+        urls = urls_of_hosts(url, "rediss" if url.startswith("redlocks:") else "redis")
+        return cls([Address.from_url(one, unverified=unverified) for one in urls], **settings)
 
     async def open(self, on_call: OnCall) -> None:
         """Connect with a majority, or raise; the others are tried again in the background."""
@@ -132,7 +134,7 @@ class RedlockBackend:
             return _told(ticket, await self._look(stand, ticket, queue=queue))
 
     async def leave(self, ticket: Ticket, *, bury: bool = False) -> None:
-        """Leave everywhere; done when a majority has confirmed it.
+        """Leave everywhere; done when a majority has confirmed it, repeated where it was not as long as it may matter.
 
         A buried id is remembered here: each try is buried where it may still arrive.
         """
@@ -203,7 +205,6 @@ class RedlockBackend:
     async def _look_again(self, stand: Stand, ticket: Ticket) -> Answer | None:
         async with stand.turn:
             stand.forget_hint()
-            self._council.pay_debts(stand)
             try:
                 return await self._look(stand, ticket, queue=True)
             except BackendUnavailableError:
@@ -215,6 +216,7 @@ class RedlockBackend:
         """Take what one server says: a majority of them makes a word of ours."""
         match call:
             case Reconnected():
+                self._council.masters[number].pay_debts()
                 self._tell(Reconnected())
             case Opened(line=line):
                 for stand in [stand for stand in self._stands.values() if stand.waits_for(line)]:
@@ -238,12 +240,12 @@ class RedlockBackend:
             self._on_call(call)
 
     def _forget_later(self, id_: TicketId, seconds: float) -> None:
-        self._ended.append((asyncio.get_running_loop().time() + seconds, id_))
+        heapq.heappush(self._ended, (asyncio.get_running_loop().time() + seconds, id_))
 
     def _forget_ended(self) -> None:
         now = asyncio.get_running_loop().time()
         while self._ended and self._ended[0][0] <= now:
-            self._stands.pop(self._ended.popleft()[1], None)
+            self._stands.pop(heapq.heappop(self._ended)[1], None)
 
 
 def _told(ticket: Ticket, answer: Answer | None) -> Answer:

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from aiodlock.backends.redis.calls import Calls
 from aiodlock.backends.redis.confirmed import Confirming
-from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.node import Node, close_together
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.wire import Decode
 
@@ -63,8 +63,7 @@ class Single:
             await node.open()
 
     async def aclose(self) -> None:
-        for node in self._nodes:
-            await node.aclose()
+        await close_together(self._nodes)
 
     def ping(self) -> Awaitable[None]:
         return self._node.send(PING, to_none)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from aiodlock.backends.base import Finding, OnCall
 from aiodlock.backends.redis.backend import RedisBackend
 from aiodlock.backends.redis.discovery import Sentinels, Told
-from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.node import Node, close_together
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.wire import Link
 
@@ -46,9 +47,7 @@ class SentinelBackend(RedisBackend):
             node.keep()
 
     async def aclose(self) -> None:
-        for node in self._watching:
-            await node.aclose()
-        await super().aclose()
+        await asyncio.gather(close_together(self._watching), super().aclose())
 
     async def diagnose(self) -> Sequence[Finding]:
         return [judge_sentinels(await self.sentinels.ask()), *await super().diagnose()]

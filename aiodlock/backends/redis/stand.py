@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from aiodlock._core.line import Answer, Call, Called, Inside, LineId, Ticket, TicketId
@@ -27,19 +28,23 @@ class Stand:
         self.tries = 0
         self.current = TicketId("")  # the id of the latest try
         self.epoch = 0  # as written back to a majority; 0: not inside
-        self.doubt: set[int] = set()  # servers that have not answered the latest try
+        self.doubt: set[int] = set()  # servers that were asked and have not answered the latest try
         self.inside: set[int] = set()  # servers that have answered that it is inside
         self.lost: set[int] = set()  # servers that do not have it inside any more
-        self.debts: dict[tuple[int, TicketId], bool] = {}  # leaves of tries that failed, unconfirmed: whether to bury
         self.is_over = False
-        self._asked: dict[str, set[int]] = {}
+        self._asked: dict[str, Counter[int]] = {}  # how often each server has told the holder to go, by reason
         self._hint: asyncio.TimerHandle | None = None
 
-    def next_try(self, servers: int) -> Ticket:
-        """Return the ticket to try with, by an id that was never used."""
+    @property
+    def anywhere(self) -> set[int]:
+        """Servers that may have the latest try inside."""
+        return self.doubt | self.inside
+
+    def next_try(self, servers: Iterable[int]) -> Ticket:
+        """Return the ticket to try with, on these servers, by an id that was never used."""
         self.tries += 1
         self.current = TicketId(f"{self.ticket.id}{_MARK}{self.tries}")
-        self.doubt, self.inside, self.lost = set(range(servers)), set(), set()
+        self.doubt, self.inside, self.lost = set(servers), set(), set()
         return replace(self.ticket, id=self.current)
 
     def answered(self, number: int, one: TicketId, answer: asyncio.Future[Answer]) -> None:
@@ -48,15 +53,6 @@ class Stand:
             self.doubt.discard(number)
             if isinstance(answer.result(), Inside):
                 self.inside.add(number)
-
-    def owe(self) -> None:
-        """Remember to leave the latest try wherever it may be inside; where that is in doubt, to bury it."""
-        self.debts |= {(number, self.current): number in self.doubt for number in self.doubt | self.inside}
-
-    def paid(self, debt: tuple[int, TicketId], leaving: asyncio.Future[None]) -> None:
-        """Take the answer to a leave; without one it stays owed."""
-        if not leaving.cancelled() and leaving.exception() is None:
-            self.debts.pop(debt, None)
 
     def waits_for(self, line: LineId) -> bool:
         return self.ticket.line == line and not self.epoch and not self.is_over
@@ -75,9 +71,6 @@ class Stand:
 
     def is_asked_anew(self, number: int, reason: str, majority: int) -> bool:
         """Hear from one server that the holder is asked to go; tell whether that makes it a majority just now."""
-        askers = self._asked.setdefault(reason, set())
-        askers.add(number)
-        if len(askers) < majority:
-            return False
-        del self._asked[reason]
-        return True
+        asked = self._asked.setdefault(reason, Counter())
+        asked[number] += 1
+        return sum(times >= asked[number] for times in asked.values()) == majority

@@ -7,7 +7,6 @@ time. Replies come in order. A caller may cancel its future: the reply is then r
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import struct
 from collections import deque
@@ -110,10 +109,13 @@ class Link(asyncio.Protocol):
             self.abort(reason)
         self._end(reason)
         self._transport.close()
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_POLITE):
                 await self._closed.wait()
-        self._transport.abort()
+        except TimeoutError:
+            pass
+        finally:
+            self._transport.abort()
 
     @property
     def peer(self) -> tuple[str, int] | None:
@@ -286,5 +288,6 @@ def _as_error(where: str, code: str, error: str) -> BackendError:
     if code in ("MOVED", "ASK"):
         return BackendError(f"{where}: {error}; this server is one of a cluster: use redis+cluster://")
     if code == "NOPERM":
-        return BackendError(f"{where}: {error}; grant what the ACL line in the docs lists")
+        otherwise = ", or connect with pushes=False" if "subscribe" in error or "channel" in error else ""
+        return BackendError(f"{where}: {error}; grant what the ACL line in the docs lists{otherwise}")
     return BackendError(f"{where}: {error}")

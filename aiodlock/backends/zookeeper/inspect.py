@@ -7,6 +7,7 @@ import fnmatch
 import time
 
 from aiodlock._core.line import LineId, Row
+from aiodlock.backends.base import only_key
 from aiodlock.backends.zookeeper.others import Member, members
 from aiodlock.backends.zookeeper.paths import line_of
 from aiodlock.backends.zookeeper.tree import NoNode, Tree
@@ -37,8 +38,8 @@ async def _now(tree: Tree) -> float:
 
 
 async def _lines(tree: Tree, kind: str, pattern: str) -> list[LineId]:
-    if kind != "*" and not set(pattern) & set("*?["):
-        return [LineId(kind, pattern)]
+    if kind != "*" and (key := only_key(pattern)) is not None:
+        return [LineId(kind, key)]
     kinds = await _names(tree, tree.session.address.root) if kind == "*" else [kind]
     keys = await asyncio.gather(*(_names(tree, f"{tree.session.address.root}/{name}") for name in kinds))
     lines = [line_of(name, key) for name, some in zip(kinds, keys, strict=True) if name != _LATCHES for key in some]

@@ -11,6 +11,8 @@ from tests.faults.crew import Crew, judge
 
 TTL = 1.5
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.mark.parametrize("kind", ["lock", pytest.param("semaphore", marks=pytest.mark.long)])
 def test_a_failover_that_loses_no_answered_write_is_survived(own_cluster: RedisCluster, kind: str) -> None:

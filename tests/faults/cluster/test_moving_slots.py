@@ -9,8 +9,10 @@ from aiodlock.testing.servers import RedisCluster
 from tests.faults.cluster.servers import left_in, slot_of
 from tests.faults.crew import Crew, judge
 
+pytestmark = pytest.mark.timeout(300)
 
-def move_about(cluster: RedisCluster, crew: Crew, *, times: int, starves: float = 6.0) -> None:
+
+def move_about(cluster: RedisCluster, crew: Crew, *, times: int, starves: float = 15.0) -> None:
     """Move the crew's slot again and again, each time in two steps; in between everybody has to get on."""
     slot = slot_of(crew.key)
     crew.await_more(5)

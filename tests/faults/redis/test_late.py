@@ -93,13 +93,13 @@ async def test_a_late_end_of_a_batch_shows_who_does_not_bury(server: RedisServer
 
 
 async def answer_late(server: RedisServer, proxy: FaultProxy, key: str) -> list[Event]:
-    """Answer a join when most of its lease is over, and let nothing more of its client through."""
+    """Answer a join when a good part of its lease is over, and let nothing more of its client through."""
     events: list[Event] = []
 
     async def acquire(locks: LockClient) -> Hold:
         record = Recorder(events.append, who=locks.name)
         asked = record.now()
-        hold = await locks.lock(key, ttl=2.5).acquire()
+        hold = await locks.lock(key, ttl=6.0).acquire()
         believe(record, hold, key, asked=asked)
         return hold
 
@@ -108,7 +108,7 @@ async def answer_late(server: RedisServer, proxy: FaultProxy, key: str) -> list[
         late = asyncio.create_task(acquire(far))
         await until_in_line(near, key, 1)
         waiting = asyncio.create_task(acquire(near))
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(1.8)
         proxy.heal()
         hold = await late
         proxy.refuse()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -12,11 +12,12 @@ import pytest
 from aiodlock import LockClient
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError
 from aiodlock.testing.history import Event, Recorder, Violation, check_conservation
+from aiodlock.testing.processes import WorkerFailedError
 from aiodlock.testing.proxy import FaultProxy, Rule
 from aiodlock.testing.servers import RedisServer
-from tests.faults.crew import judge
+from tests.faults.crew import Crew, judge
 from tests.faults.redis.admin import ask, left_on, load_scripts
-from tests.faults.redis.clients import two_clients
+from tests.faults.redis.clients import through, two_clients
 from tests.faults.twins import TWINS
 from tests.faults.visits import KINDS, kept_by, visit
 from tests.fuzz.twins import broken
@@ -99,15 +100,15 @@ async def for_every_k(server: RedisServer, proxy: FaultProxy, kind: str, loss: s
     raise AssertionError("never ends")
 
 
-def cells() -> Iterator[Any]:
+def cells(losses: Iterable[str]) -> Iterator[Any]:
     """Each kind with each loss; a lock's lost replies at once, the others in the long tier."""
-    for kind, loss in itertools.product(KINDS, LOSSES):
+    for kind, loss in itertools.product(KINDS, losses):
         is_short = kind == "lock" and loss == "every k-th reply"
         yield pytest.param(kind, loss, marks=() if is_short else pytest.mark.long)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("kind", "loss"), list(cells()))
+@pytest.mark.parametrize(("kind", "loss"), list(cells(LOSSES)))
 async def test_whatever_is_lost_is_made_good(server: RedisServer, proxy: FaultProxy, kind: str, loss: str) -> None:
     """Everybody enters as often as he wants to, nobody beside a holder, and nothing is left."""
     assert await for_every_k(server, proxy, kind, loss) > 4
@@ -125,8 +126,8 @@ async def test_losses_show_who_does_not_repeat_as_he_should(
         await for_every_k(server, proxy, "lock", loss, within=1.5)
 
 
-async def test_a_server_whose_every_reply_is_lost_is_told_in_time(server: RedisServer, proxy: FaultProxy) -> None:
-    """By the wait, else within the ttl; what was done there meanwhile is undone when it can be heard again."""
+async def fall_mute(server: RedisServer, proxy: FaultProxy) -> None:
+    """Ask for a lock while every reply is lost, by the wait and by the ttl; then look whether it is free."""
     async with two_clients(server, proxy) as (far, near):
         proxy.drop_reply(match=b"EVALSHA")
         with pytest.raises(AcquireTimeoutError):
@@ -137,7 +138,52 @@ async def test_a_server_whose_every_reply_is_lost_is_told_in_time(server: RedisS
         assert await kept_by(far) == []
         async with near.lock("mute", ttl=TTL, wait=0):
             pass
+
+
+async def test_a_server_whose_every_reply_is_lost_is_told_in_time(server: RedisServer, proxy: FaultProxy) -> None:
+    """By the wait, else within the ttl; what was done there meanwhile is undone."""
+    load_scripts(server)
+    await fall_mute(server, proxy)
     assert await left_on(server, "mute") == []
+
+
+async def test_lost_replies_show_who_asks_as_somebody_else(server: RedisServer, proxy: FaultProxy) -> None:
+    """The broken twin: what it got under its former ids stands in everybody's way."""
+    load_scripts(server)
+    with broken(TWINS["another_id_each_time"]), pytest.raises((AssertionError, AcquireTimeoutError)):
+        await fall_mute(server, proxy)
+
+
+def crew_for_every_k(server: RedisServer, proxy: FaultProxy, kind: str, loss: str, *, twin: str = "") -> list[str]:
+    """Have processes contend, two of them behind the proxy, for each k until no k-th comes; return what is wrong."""
+    load_scripts(server)
+    starves = 3.0 if twin else 30.0
+    with Crew("contend", [through(proxy)] * 2 + [server.url], kind=kind, tasks=2, ttl=TTL, twin=twin) as crew:
+        for k in itertools.count(2):
+            rule = OFTEN[loss](proxy, k)
+            crew.await_more(3, within=starves)
+            is_over = not rule.done
+            proxy.heal()
+            if is_over:
+                break
+        assert k > 4
+        wrong = judge(crew.finish(), kind=kind)
+    return [*wrong, *asyncio.run(left_on(server, crew.key))]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("kind", "loss"), list(cells(OFTEN)))
+def test_whatever_processes_lose_is_made_good(server: RedisServer, proxy: FaultProxy, kind: str, loss: str) -> None:
+    """The same with three processes and their histories."""
+    assert crew_for_every_k(server, proxy, kind, loss) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_processes_that_ask_as_somebody_else_are_found(server: RedisServer, proxy: FaultProxy) -> None:
+    """The broken twin."""
+    with pytest.raises(WorkerFailedError, match="without event 'inside'"):
+        crew_for_every_k(server, proxy, "lock", "every k-th reply", twin="another_id_each_time")
 
 
 async def count_down_for_every_k(server: RedisServer, proxy: FaultProxy) -> list[Violation]:

@@ -11,19 +11,21 @@ from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge, naively
 from tests.faults.redis.admin import ask, in_line, left_on
 
-TTL = 1.0
+TTL = 3.0
+
+pytestmark = pytest.mark.timeout(180)
 
 
 def freeze_a_holder(server: RedisServer) -> tuple[str, list[Event]]:
     """Freeze a holder for one and a half leases, while another one waits; return the key and what both saw."""
     with Crew("hold", [server.url], ttl=TTL) as crew:
         frozen = crew.workers[0]
-        frozen.await_event("renewed", within=5, count=10)
+        frozen.await_event("renewed", within=30, count=10)
         with frozen.paused():
             waiting = crew.join(server.url)
-            waiting.await_event("inside", within=10)
-            waiting.await_event("renewed", within=5, count=round(TTL / 2 / 0.01))
-        frozen.await_event("lost", within=5)
+            waiting.await_event("inside", within=30)
+            waiting.await_event("renewed", within=30, count=round(TTL / 2 / 0.01))
+        frozen.await_event("lost", within=30)
         return crew.key, crew.finish()
 
 
@@ -41,7 +43,7 @@ def test_a_holder_that_was_frozen_past_its_lease_knows_it_first_of_all(server: R
 def kill_a_holder(server: RedisServer, *, ttl: float = TTL, meanwhile: tuple[str, ...] = ()) -> tuple[str, list[Event]]:
     """Kill a holder while two others wait, and one of these as well."""
     with Crew("hold", [server.url], ttl=ttl) as crew:
-        crew.workers[0].await_event("inside", within=10)
+        crew.workers[0].await_event("inside", within=30)
         for count in (2, 3):
             crew.join(server.url)
             asyncio.run(in_line(server, crew.key, count))
@@ -50,7 +52,7 @@ def kill_a_holder(server: RedisServer, *, ttl: float = TTL, meanwhile: tuple[str
         waiter.kill()
         if meanwhile:
             ask(server, *(word.format(key=crew.key) for word in meanwhile))
-        last.await_event("inside", within=10)
+        last.await_event("inside", within=30)
         return crew.key, crew.finish()
 
 
@@ -83,7 +85,7 @@ def test_processes_that_are_killed_and_frozen_under_load(server: RedisServer) ->
                 others = [worker for worker in crew.workers if worker.running and worker is not frozen]
                 for worker in others:
                     seen = sum(event.what == "inside" for event in worker.events())
-                    worker.await_event("inside", within=15, count=seen + 5)
+                    worker.await_event("inside", within=30, count=seen + 5)
         events = crew.finish()
     assert judge(events) == []
     assert asyncio.run(left_on(server, crew.key, within=5 * TTL)) == []

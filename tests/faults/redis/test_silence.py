@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 import aiodlock
+from aiodlock.backends.redis import RedisBackend
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
 from tests.faults.redis.admin import left_on
@@ -14,23 +15,26 @@ from tests.faults.redis.clients import through
 from tests.faults.twins import TWINS
 from tests.faults.visits import kept_by, until_in_line
 from tests.fuzz.twins import broken
+from tests.integration.told import shorten_patience
 
-PATIENCE = 0.4  # instead of three seconds
+PATIENCE = 0.4  # instead of three seconds, when they are connected
 
 
 async def fall_silent(server: RedisServer, proxy: FaultProxy, key: str) -> None:
     """Take the link of a parked waiter away without a word, until it is noticed; then the waiter must get in."""
     async with (
         aiodlock.connect(server.url, name="near") as near,
-        aiodlock.connect(through(proxy), name="far", patience=PATIENCE) as far,
+        aiodlock.connect(through(proxy), name="far", patience=60.0) as far,
     ):
+        assert isinstance(far.backend, RedisBackend)
+        shorten_patience(far.backend._node._link, PATIENCE)
         hold = await near.lock(key, ttl=60).acquire()
         waiter = asyncio.create_task(far.lock(key, ttl=60).acquire())
         await until_in_line(near, key, 2)
         await far.ping()
         proxy.half_open()
         try:
-            await asyncio.to_thread(proxy.wait_until, lambda counts: counts.connections >= 2, within=7 * PATIENCE)
+            await asyncio.to_thread(proxy.wait_until, lambda counts: counts.connections >= 2, within=20 * PATIENCE)
             proxy.heal()
             await hold.release()
             async with asyncio.timeout(10):

@@ -8,13 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from aiodlock.testing.history import check_exclusion, check_fencing, stays
-from aiodlock.testing.processes import Worker
+from aiodlock.testing.processes import Worker, WorkerFailedError
 from aiodlock.testing.servers import IndependentMasters
 from tests.faults.crew import Crew, judge
 from tests.faults.redlock.conftest import MovableClock
 
 KINDS = ["lock", pytest.param("rwlock", marks=pytest.mark.long)]
 MORE = {"within": 30.0}
+
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,6 +40,27 @@ def test_two_servers_may_die(masters: IndependentMasters, kind: str) -> None:
         crew.await_more(3, **MORE)
         events = crew.finish()
     assert judge(events, kind=kind) == []
+
+
+def hang(masters: IndependentMasters) -> None:
+    masters.nodes[0].pause()
+
+
+def die(masters: IndependentMasters) -> None:
+    for node in masters.nodes[:2]:
+        node.crash()
+
+
+@pytest.mark.parametrize("harm", [hang, die])
+def test_servers_that_are_away_show_who_needs_all(
+    masters: IndependentMasters, harm: Callable[[IndependentMasters], None]
+) -> None:
+    """The broken twin of the two above: nobody gets on before they are back."""
+    with Crew("contend", [masters.url] * 2, kind="lock", tasks=1, ttl=2.0, twin="needs_all") as crew:
+        crew.await_more(3, **MORE)
+        harm(masters)
+        with pytest.raises(WorkerFailedError, match="without event 'inside'"):
+            crew.await_more(3, within=5.0)
 
 
 @pytest.mark.long
@@ -70,9 +93,9 @@ def test_one_server_that_forgot_lets_nobody_in(masters: IndependentMasters) -> N
         masters.nodes[0].crash()
         masters.nodes[0].start()
 
-    with Crew("hold", [], ttl=1.5) as crew:
+    with Crew("hold", [], ttl=3.0) as crew:
         second = hold_and_take(crew, masters, restart)
-        crew.workers[0].await_event("renewed", within=30, count=200)  # two seconds: more than a lease
+        crew.workers[0].await_event("renewed", within=60, count=400)  # four seconds: more than a lease
         assert not any(event.what == "inside" for event in second.events())
         assert judge(crew.finish()) == []
 

@@ -34,6 +34,7 @@ def user(cluster: RedisCluster) -> str:
 
 async def use_everything(limited: Member, cluster: RedisCluster, ticket: Make) -> None:
     holder, waiter = ticket(), ticket()
+    latch = LineId("latch", waiter.id)
     for one in (holder, waiter):
         await limited.backend.join(one)
     slot = limited.slot(holder.line)
@@ -45,9 +46,11 @@ async def use_everything(limited: Member, cluster: RedisCluster, ticket: Make) -
         assert len(await limited.backend.inspect("*", f"*{holder.line.key}")) == 1
         assert "Called" in {type(call).__name__ for call in await limited.told()}
         for operation in ("a", "b"):
-            await limited.backend.latch(LineId("latch", waiter.id), count=2, down=1, operation=operation, ttl=0.05)
-        await asyncio.sleep(0.1)  # the latch's ttl: then it is deleted and made anew
-        await limited.backend.latch(LineId("latch", waiter.id), count=2, down=1, operation="c", ttl=0.05)
+            await limited.backend.latch(latch, count=2, down=1, operation=operation, ttl=0.05)
+        owner = await asyncio.to_thread(cluster.owner, limited.slot(latch))
+        while await asyncio.to_thread(owner.ask, "EXISTS", limited.key(latch).decode()):
+            pass
+        await limited.backend.latch(latch, count=2, down=1, operation="c", ttl=0.05)
     finally:
         await asyncio.to_thread(moving.__exit__, None, None, None)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -19,6 +18,7 @@ from aiodlock.testing.servers.resp import info
 from tests.faults.cluster.servers import cut_off_replicas, slot_of
 from tests.faults.visits import until_in_line
 from tests.integration.cluster.conftest import elsewhere
+from tests.integration.told import meet_when_closing
 
 
 @pytest.fixture
@@ -26,19 +26,20 @@ def key(request: pytest.FixtureRequest) -> str:
     return f"confirmed-{request.node.name}"
 
 
-@contextmanager
-def alone(cluster: RedisCluster, key: str) -> Iterator[None]:
+@asynccontextmanager
+async def alone(cluster: RedisCluster, key: str) -> AsyncIterator[None]:
     """Keep the replica of the key's master away."""
-    master = cluster.owner(slot_of(key))
-    cut_off_replicas(master)
+    master = await asyncio.to_thread(cluster.owner, slot_of(key))
+    await asyncio.to_thread(cut_off_replicas, master)
     try:
         yield
     finally:
-        master.ask("ACL", "SETUSER", "default", "+psync", "+sync", "+replconf")
-        master.ask("CLIENT", "KILL", "TYPE", "replica")  # one that came back half-way was not heard to the end
-        while not _is_followed(cluster.owner(slot_of(key))):  # on a busy machine another one may have taken over
-            time.sleep(0.02)
-        cluster.await_well()
+        await asyncio.to_thread(master.ask, "ACL", "SETUSER", "default", "+psync", "+sync", "+replconf")
+        # One that came back half-way was not heard to the end.
+        await asyncio.to_thread(master.ask, "CLIENT", "KILL", "TYPE", "replica")
+        while not await asyncio.to_thread(_is_followed, master):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(cluster.await_well)
 
 
 def _is_followed(master: ClusterNode) -> bool:
@@ -70,7 +71,7 @@ async def test_without_its_replica_nobody_gets_in_and_nothing_stands(cluster: Re
         aiodlock.connect(cluster.url, min_replicas=1, patience=1.0) as mine,
         aiodlock.connect(cluster.url) as other,
     ):
-        with alone(cluster, key):
+        async with alone(cluster, key):
             with pytest.raises(AcquireTimeoutError):
                 await mine.lock(key).acquire(0.5)
             with pytest.raises(BackendUnavailableError):
@@ -85,9 +86,10 @@ async def lasts_alone(cluster: RedisCluster, key: str) -> bool:
     """Hold it while the replica is away for longer than the lease; tell whether it is believed to the end."""
     async with aiodlock.connect(cluster.url, min_replicas=1, patience=1.0) as locks:
         hold = await locks.lock(key, ttl=2.0).acquire()
-        with alone(cluster, key), suppress(TimeoutError):
-            async with asyncio.timeout(4.0):
-                await hold.wait_lost()
+        async with alone(cluster, key):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(4.0):
+                    await hold.wait_lost()
         held = not hold.lost
         if held:
             await hold.release()
@@ -120,14 +122,14 @@ async def test_a_slot_that_moves_is_followed_and_confirmed_there(
         await asyncio.to_thread(moving.__enter__)
         if not is_between:
             await asyncio.to_thread(moving.__exit__, None, None, None)
-        before = waits_on(target)
+        before = await asyncio.to_thread(waits_on, target)
         async with asyncio.timeout(10), locks.lock(key, ttl=20) as hold:
             await hold.extend(30)
             if is_between:
                 await asyncio.to_thread(moving.__exit__, None, None, None)
             await hold.extend(40)
             hold.check()
-        assert waits_on(target) > before
+        assert await asyncio.to_thread(waits_on, target) > before
         assert [row async for row in locks.inspect(key)] == []
 
 
@@ -135,6 +137,16 @@ def waits_on(node: ClusterNode) -> int:
     """Return how often the server was asked to wait for its replicas."""
     told = info(node.port, "commandstats")
     return int(told.partition(b"cmdstat_wait:calls=")[2].partition(b",")[0] or 0)
+
+
+async def test_connections_are_closed_together(
+    cluster: RedisCluster, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two to the master of the line; each may wait a while for a server that is frozen."""
+    async with aiodlock.connect(cluster.url, min_replicas=1) as locks:
+        async with locks.lock(key):
+            pass
+        meet_when_closing(monkeypatch, 2)
 
 
 def test_a_number_that_makes_no_sense_is_refused_before_any_connection() -> None:

@@ -20,7 +20,7 @@ KEYS = [f"tls-{number}" for number in range(12)]
 @pytest.fixture(scope="module")
 def tls() -> Iterator[RedisCluster]:
     require(TlsRedisServer)
-    with RedisCluster(tls=True) as running:
+    with RedisCluster(tls=True, silence=10) as running:
         yield running
 
 

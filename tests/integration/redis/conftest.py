@@ -116,5 +116,5 @@ def pair() -> Iterator[Pair]:
 
 @asynccontextmanager
 async def client_of(url: str, name: str, **settings: object) -> AsyncIterator[LockClient]:
-    async with aiodlock.connect(url, name=name, patience=0.6, **settings) as locks:
+    async with aiodlock.connect(url, name=name, patience=1.5, **settings) as locks:
         yield locks

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import aiodlock
+from aiodlock import LockClient, Poll, Push, Retry
 from aiodlock._core.line import Called, Inside, LineId, Ticket
 from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.acl import COMMANDS, acl_line
@@ -99,6 +103,42 @@ async def test_none_of_the_documented_rights_is_too_much(
     await client.do("ACL", "SETUSER", "locker", f"-{command}")
     with pytest.raises((BackendError, AssertionError)):
         await use_lines(await connect(user.removesuffix("0") + "1"), ticket)
+
+
+@pytest.fixture
+async def deaf(client: Client, user: str) -> str:
+    """A user who may neither listen nor call; returns its URL."""
+    await client.do("ACL", "SETUSER", "locker", "-subscribe", "-publish", "resetchannels")
+    return user
+
+
+async def test_who_may_not_listen_is_told_how_to_do_without(deaf: str) -> None:
+    with pytest.raises(BackendError, match=r"NOPERM.*pushes=False"):
+        await aiodlock.connect(deaf, waiting=Poll(0.05)).start()
+
+
+@pytest.mark.parametrize(
+    "waiting", [Push(), Poll(0.05), Retry(times=1000, interval=0.02)], ids=lambda one: type(one).__name__
+)
+async def test_locks_are_handed_on_without_pub_sub(deaf: str, waiting: Push | Poll | Retry) -> None:
+    """By looking: four tasks of two clients contend, one at a time and none left out."""
+    inside: list[str] = []
+
+    async def visit(locks: LockClient) -> None:
+        for _ in range(3):
+            async with locks.lock("deaf", ttl=3.0, wait=40.0):
+                inside.append(locks.name)
+                assert len(inside) == 1
+                await asyncio.sleep(0.01)
+                inside.remove(locks.name)
+
+    settings: dict[str, Any] = {"pushes": False, "waiting": waiting}
+    async with (
+        aiodlock.connect(deaf, name="a", **settings) as one,
+        aiodlock.connect(deaf, name="b", **settings) as two,
+    ):
+        await asyncio.gather(*(visit(locks) for locks in (one, one, two, two)))
+        assert [row async for row in one.inspect("deaf")] == []
 
 
 @pytest.mark.parametrize(

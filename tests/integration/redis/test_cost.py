@@ -59,6 +59,21 @@ async def test_an_uncontended_join_of_a_hashed_key_makes_at_most_six_calls(clien
     assert sum(joined.values()) - joined["evalsha"] <= 6
 
 
+async def test_looking_at_one_lock_searches_for_nothing_whatever_its_key_contains(
+    client: Client, server: RedisServer
+) -> None:
+    async with aiodlock.connect(server.url) as locks:
+
+        async def look() -> None:
+            for key in ("plain", "odd[1]", "odd*", "odd?"):
+                async with locks.lock(key):
+                    assert await locks.lock(key).locked()
+                    assert await locks.lock(key).holder() == locks.name
+                await locks.lock(key).force_release()
+
+        assert "scan" not in await counted(client, look)
+
+
 @acceptance(25)
 async def test_a_client_has_one_subscription_whatever_it_does(client: Client, server: RedisServer) -> None:
     """Five thousand visits to five keys, by fifty tasks of each of two clients."""

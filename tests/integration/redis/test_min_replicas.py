@@ -41,7 +41,7 @@ async def test_without_its_replica_a_join_has_to_be_left_and_a_renewal_was_none(
     connect: Connect, pair: Pair, ticket: Make
 ) -> None:
     """A refusal is a refusal all the same."""
-    client = await connect(pair.url, min_replicas=1, patience=1.0)
+    client = await connect(pair.url, min_replicas=1)
     first, second = ticket(), ticket()
     assert isinstance(await client.backend.join(first), Inside)
     pair.cut()
@@ -57,14 +57,14 @@ async def test_without_its_replica_a_join_has_to_be_left_and_a_renewal_was_none(
 
 async def test_commands_of_one_moment_share_a_wait(connect: Connect, pair: Pair, ticket: Make) -> None:
     """Hundred joins without the replica fail together, not one after the other."""
-    client = await connect(pair.url, min_replicas=1, patience=1.0)
+    client = await connect(pair.url, min_replicas=1)
     await client.backend.join(ticket())
     pair.cut()
     loop = asyncio.get_running_loop()
     began = loop.time()
     answers = await asyncio.gather(*(client.backend.join(ticket()) for _ in range(100)))
     assert {type(answer) for answer in answers} == {Gone}
-    assert loop.time() - began < 10  # one after the other: 33 s
+    assert loop.time() - began < 30  # one after the other: 100 s
     waits = info(pair.master.port, "commandstats").partition(b"cmdstat_wait:calls=")[2].partition(b",")[0]
     assert int(waits) <= 5
     await client.backend.aclose()
@@ -83,7 +83,7 @@ async def test_a_join_asked_again_is_written_again(connect: Connect, server: Red
 
 async def test_scripts_that_vanish_are_no_false_confirmation(connect: Connect, pair: Pair, ticket: Make) -> None:
     """The command that met NOSCRIPT is sent again behind its WAIT: that WAIT is not believed."""
-    client = await connect(pair.url, min_replicas=1, patience=1.0)
+    client = await connect(pair.url, min_replicas=1)
     await client.backend.join(ticket())
     await client.do("SCRIPT", "FLUSH")
     pair.cut()
@@ -138,7 +138,7 @@ async def enters_when_called(pair: Pair, *, trusting: bool) -> bool:
         await until(lambda: any(place.answered for place in other._at_work().places.values()))
         pair.cut()
         await hold.release()
-        done, _ = await asyncio.wait({waiter}, timeout=1.0)
+        done, _ = await asyncio.wait({waiter}, timeout=2.0)
         pair.copying.heal()
         async with asyncio.timeout(20):
             await (await waiter).release()

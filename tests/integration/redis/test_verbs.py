@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -30,7 +31,9 @@ from aiodlock.errors import BackendDataError
 from tests.integration.redis.conftest import Client
 
 Make = Callable[..., Ticket]
-MS = 0.2  # what a loaded machine may need for a round trip, in seconds
+Connect = Callable[..., Awaitable[Client]]
+MS = 2.0  # what a loaded machine may need for a round trip, in seconds
+SHORT = 0.5  # a life that is to end, not before the next round trips are over
 
 
 # --- join --------------------------------------------------------------------------------------------------
@@ -90,6 +93,29 @@ async def test_every_client_inside_is_told_of_the_first_who_waits(client: Client
     answer = await client.answer(one)
     assert isinstance(answer, Inside)
     assert answer.company
+
+
+async def test_many_inside_are_told_of_company_in_bounded_steps(client: Client, ticket: Make) -> None:
+    """Each once, by whatever verb comes next; who leaves before it was told keeps nobody from being told."""
+    readers, writer = [ticket(size=1000) for _ in range(600)], ticket(size=1000, weight=1000)
+    await asyncio.gather(*(client.backend.join(one) for one in (*readers, writer)))
+    told = [await client.told()]
+    await client.backend.leave(readers[256])
+    told.append(await client.told())
+    for _ in range(2):
+        await client.answer(writer)
+        told.append(await client.told())
+    assert [len(calls) for calls in told] == [256, 256, 87, 0]
+    assert [*itertools.chain(*told)] == [CompanyCame(one.id, 1) for one in readers if one is not readers[256]]
+
+
+async def test_nobody_is_told_of_company_that_has_gone(client: Client, ticket: Make) -> None:
+    readers, writer = [ticket(size=1000) for _ in range(300)], ticket(size=1000, weight=1000)
+    await asyncio.gather(*(client.backend.join(one) for one in (*readers, writer)))
+    assert len(await client.told()) == 256
+    await client.backend.leave(writer)
+    await client.backend.renew(readers[:1])
+    assert await client.told() == []
 
 
 async def test_who_does_not_queue_is_inside_or_nowhere(client: Client, ticket: Make, line: LineId) -> None:
@@ -179,7 +205,7 @@ async def test_no_life_is_shortened(client: Client, ticket: Make) -> None:
 
 @pytest.mark.parametrize("swept", [False, True])
 async def test_an_expired_ticket_is_gone_to_its_own_renew_and_join(client: Client, ticket: Make, swept: bool) -> None:
-    inside, waiting = ticket(ttl=0.03), ticket(ttl=0.03)
+    inside, waiting = ticket(ttl=SHORT), ticket(ttl=SHORT)
     await client.backend.join(inside)
     await client.backend.join(waiting)
     await client.until_over(inside, waiting)
@@ -206,7 +232,7 @@ VERBS: dict[str, Callable[[Client, Ticket, Ticket], Awaitable[object]]] = {
 async def test_every_verb_calls_whoever_fits_when_a_holder_died(
     client: Client, other: Client, ticket: Make, verb: str
 ) -> None:
-    dead, waiter = ticket(ttl=0.03), ticket()
+    dead, waiter = ticket(ttl=SHORT), ticket()
     await client.backend.join(dead)
     await other.backend.join(waiter)
     await client.until_over(dead)
@@ -217,7 +243,7 @@ async def test_every_verb_calls_whoever_fits_when_a_holder_died(
 
 
 async def test_a_dead_first_waiter_is_passed_over(client: Client, ticket: Make) -> None:
-    holder, dead, alive = ticket(), ticket(ttl=0.03), ticket()
+    holder, dead, alive = ticket(), ticket(ttl=SHORT), ticket()
     for one in (holder, dead, alive):
         await client.backend.join(one)
     await client.until_over(dead)
@@ -230,7 +256,7 @@ async def test_a_dead_first_waiter_is_passed_over(client: Client, ticket: Make) 
 
 async def test_who_looks_clears_away_the_dead_ahead(client: Client, ticket: Make) -> None:
     """They do not pile up behind a long hold."""
-    dead = [ticket(ttl=0.03) for _ in range(6)]
+    dead = [ticket(ttl=SHORT) for _ in range(6)]
     last = ticket()
     for one in (ticket(), ticket(), *dead, last):
         await client.backend.join(one)
@@ -484,7 +510,7 @@ async def test_inspect_shows_who_holds_and_who_waits(client: Client, ticket: Mak
     assert 5.0 - MS < two.remaining < 5.0
 
 
-async def test_inspect_finds_lines_by_pattern_and_nothing_else(connect: Callable[..., Awaitable[Client]]) -> None:
+async def test_inspect_finds_lines_by_pattern_and_nothing_else(connect: Connect) -> None:
     client = await connect(prefix="inspected")
     names = ["order:1", "order:2", "order:{3}", "order:*", "stock:1", "order:" + "秒" * 80]
     for name in names:
@@ -505,6 +531,22 @@ async def test_inspect_finds_lines_by_pattern_and_nothing_else(connect: Callable
     assert await keys("semaphore", "*") == []
 
 
+async def test_inspect_passes_over_what_is_not_ours_and_what_is_broken(connect: Connect) -> None:
+    """A line that cannot be read hides no other; asked for alone, it says so."""
+    client = await connect(prefix="mixed")
+    good, odd = (Ticket(LineId("lock", name), TicketId("t")) for name in ("good", "odd"))
+    await client.backend.join(good)
+    await client.backend.join(replace(odd, owner="who"))
+    await client.do("HSET", b"mixed:{\xff}:lock", "field", "value")
+    await client.do("HSET", "mixed:{garbage}:lock", "line", "garbage")
+    record = await client.do("HGET", client.key(odd.line), "tt")
+    await client.do("HSET", client.key(odd.line), "tt", record.replace(b"who", b"w\xffo"))
+    assert [row.key for row in await client.backend.inspect("*", "*")] == ["good"]
+    for key in ("garbage", "odd"):
+        with pytest.raises(BackendDataError):
+            await client.backend.inspect("lock", key)
+
+
 async def test_inspect_reads_a_long_line_in_pages(client: Client, ticket: Make) -> None:
     tickets = [ticket(f"p{i}") for i in range(1203)]
     for one in tickets:
@@ -513,7 +555,7 @@ async def test_inspect_reads_a_long_line_in_pages(client: Client, ticket: Make) 
     assert [row.id for row in rows] == [one.id for one in tickets]
 
 
-async def test_no_key_is_without_an_expiry(connect: Callable[..., Awaitable[Client]]) -> None:
+async def test_no_key_is_without_an_expiry(connect: Connect) -> None:
     client = await connect(prefix="hygiene")
     standing, left, buried = (Ticket(LineId("lock", name), TicketId("t"), ttl=40.0) for name in "abc")
     await client.backend.join(standing)
@@ -555,9 +597,7 @@ async def test_hashed_keys_are_called_by_their_name(client: Client, other: Clien
     assert call.line == line
 
 
-async def test_a_client_without_pushes_is_told_nothing(
-    client: Client, connect: Callable[..., Awaitable[Client]], ticket: Make
-) -> None:
+async def test_a_client_without_pushes_is_told_nothing(client: Client, connect: Connect, ticket: Make) -> None:
     quiet = await connect(pushes=False)
     assert not quiet.backend.capabilities.pushes
     holder, waiter = ticket(), ticket()

@@ -108,6 +108,7 @@ def _await_all(workers: list[Worker]) -> None:
         worker.await_event("left", within=40, count=seen + 3)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", ["crash", pytest.param("pause", marks=pytest.mark.long)])
 @pytest.mark.parametrize("min_replicas", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_failover_under_load_keeps_everybody_apart(service: SentinelService, fault: str, min_replicas: int) -> None:

@@ -21,7 +21,7 @@ if inside + waiting == 0 and not packed[2] and weight <= own_size then
   if is_late then kept = till + SLACK end
   last, serial = math.max(last + 1, math.floor(now / 16)), serial + 1
   redis.call('HSET', KEY,
-    'line', struct.pack(HEADER, own_size, last, weight, 1, 0, serial, ends, FAR, kept, graves, id, '', id, '', grave, newest),
+    'line', struct.pack(HEADER, own_size, last, weight, 1, 0, serial, ends, FAR, kept, graves, id, '', id, '', '', grave, newest),
     't' .. id, struct.pack(RECORD, 0, weight, ends, now, last, serial, '', '', client, owner))
   if ARGV[1] ~= '' then redis.call('HSET', KEY, 'name', ARGV[1]) end
   if is_late then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
@@ -42,15 +42,6 @@ local function append(ends)
   live_until(id, ends)
 end
 
-local function tell_company()
-  local other = line.head
-  for _ = 1, math.min(line.inside, 256) do
-    local record = read(other)
-    tell(record.client, 'C ' .. other)
-    other = record.next
-  end
-end
-
 -- Stand, or return why not. Who enters at once lives the whole ttl.
 local function stand()
   if weight > line.size then return { 'heavy' } end
@@ -59,7 +50,7 @@ local function stand()
   if not fits and ARGV[4] == '0' then return { 'busy', holder() } end
   if line.inside + line.waiting >= most then return { 'full', holder() } end
   append(now + (fits and ttl or life))
-  if fits then let_in() elseif line.first == id then tell_company() end
+  if fits then let_in() elseif line.first == id then line.telling = line.head end
 end
 
 if is_over(records[id]) then expire(id) end

@@ -18,7 +18,7 @@ if is_plain and waiting == 0 then -- nobody to link, nobody to call
   if is_wrong then kept = till + SLACK end
   redis.call('HDEL', KEY, 't' .. id) -- first: see take_no_memory
   redis.call('HSET', KEY,
-    'line', struct.pack(HEADER, size, last, 0, 0, 0, serial, FAR, FAR, kept, graves, '', '', '', '', grave, newest))
+    'line', struct.pack(HEADER, size, last, 0, 0, 0, serial, FAR, FAR, kept, graves, '', '', '', '', '', grave, newest))
   if is_wrong then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
   return
 end
@@ -33,7 +33,7 @@ if heir then
     redis.call('HDEL', KEY, 't' .. id)
     redis.call('HSET', KEY,
       'line', struct.pack(HEADER,
-        size, last, weight, 1, waiting - 1, serial, ends, FAR, kept, graves, first, next, tail, '', grave, newest),
+        size, last, weight, 1, waiting - 1, serial, ends, FAR, kept, graves, first, next, tail, '', '', grave, newest),
       't' .. first, struct.pack(RECORD, 0, weight, ends, since, last, nth, '', next, channel, owner))
     if is_late then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
     --#include call.lua

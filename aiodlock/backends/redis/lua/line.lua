@@ -8,7 +8,7 @@ local records = {}
 local line = {
   size = size, last = last, used = used, inside = inside, waiting = waiting, serial = serial,
   soonest = soonest, least = least, kept = kept, graves = graves,
-  head = head, first = first, tail = tail, cursor = cursor, grave = grave, newest = newest,
+  head = head, first = first, tail = tail, cursor = cursor, telling = telling, grave = grave, newest = newest,
   dirty = false, needed = now + KEPT, changed = {}, removed = {}, called = {}, messages = {},
 }
 
@@ -52,6 +52,7 @@ local function drop(id)
   if prev ~= '' then read(prev).next = next touch(prev) else line.head = next end
   if next ~= '' then read(next).prev = prev touch(next) else line.tail = prev end
   if line.cursor == id then line.cursor = next end
+  if line.telling == id then line.telling = next end
   if line.first == id then line.first = next end
   if record.epoch == 0 then
     line.waiting = line.waiting - 1
@@ -151,6 +152,19 @@ local function tell(client, text)
   if client ~= '' then line.messages[#line.messages + 1] = { client, text } end
 end
 
+-- Tell who is inside that company has come: from the front to the first who waits, in bounded steps; the next verb goes on.
+local function tell_company()
+  for _ = 1, 256 do
+    local id = line.telling
+    if id == '' then return end
+    line.dirty = true
+    if id == line.first or line.waiting == 0 then line.telling = '' return end
+    local record = read(id)
+    tell(record.client, 'C ' .. id)
+    line.telling = record.next
+  end
+end
+
 -- Take a live ticket out for good; its client is told unless it is the one who asks.
 local function part(id, client)
   local record = records[id]
@@ -203,7 +217,7 @@ local function save()
   local expire_at = expiry()
   local fields = { 'line', struct.pack(HEADER,
     line.size, line.last, line.used, line.inside, line.waiting, line.serial, line.soonest, line.least, line.kept, line.graves,
-    line.head, line.first, line.tail, line.cursor, line.grave, line.newest) }
+    line.head, line.first, line.tail, line.cursor, line.telling, line.grave, line.newest) }
   for id in pairs(line.changed) do
     local r = records[id]
     fields[#fields + 1], fields[#fields + 2] = 't' .. id, struct.pack(RECORD,
@@ -218,6 +232,7 @@ end
 
 -- Write what has changed, then call who was let in, except *quiet*, whose answer says it.
 local function close(quiet)
+  tell_company()
   if line.dirty then save() end
   for _, id in ipairs(line.called) do
     local record = records[id]

@@ -69,7 +69,13 @@ def test_a_careless_encoding_is_found(encode: object, monkeypatch: pytest.Monkey
         test_every_name_reads_back_as_its_line.hypothesis.inner_test(LineId("lock", "%7B{"))
 
 
-@pytest.mark.parametrize("key", [b"other:{a}:lock", b"aiodlock:a:lock", b"aiodlock:{#ff}:lock", b"aiodlock:{}:lock"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(b"other:{a}:lock", b"aiodlock:a:lock", b"aiodlock:{#ff}:lock", b"aiodlock:{}:lock"),
+        *(b"aiodlock:{\xff}:lock", b"aiodlock:{%FF}:lock", b"aiodlock:{a}:\xff"),
+    ],
+)
 def test_foreign_keys_are_told_apart(key: bytes) -> None:
     with pytest.raises(BackendDataError, match="none of ours"):
         KEYS.parse(key)
