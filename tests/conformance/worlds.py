@@ -61,6 +61,7 @@ class ServerWorld(World):
     """A real server, real time, and a proxy in front of every client of a check that needs faults."""
 
     ttl = 1.2  # a busy machine stops a process for some tenths of a second
+    slack = 1.0  # below the 1.7 s after which a client looks that was not called
 
     def __init__(self, server: Server) -> None:
         super().__init__()
@@ -105,7 +106,7 @@ class RedisWorld(ServerWorld):
 class _ServersWorld(World):
     """Several real servers, real time, and a proxy for each of them in front of every client that needs faults."""
 
-    ttl = RedisWorld.ttl
+    ttl, slack = RedisWorld.ttl, RedisWorld.slack
 
     def __init__(self, nodes: Sequence[RedisServer]) -> None:
         super().__init__()
@@ -210,6 +211,8 @@ class ZooKeeperWorld(World):
     A lease is the session. Where clients die it is as short as a lease of the suite; elsewhere it is longer than all of
     them, and each is kept by its client.
     """
+
+    slack = ServerWorld.slack
 
     def __init__(self, nodes: Sequence[ZooKeeperServer]) -> None:
         super().__init__()
