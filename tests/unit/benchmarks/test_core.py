@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.core import Check, _in_own_process
+from benchmarks.checks import Check
+from benchmarks.core import _in_own_process
 from benchmarks.core_races import RACES, Race, lap
 
 
@@ -35,3 +36,4 @@ def test_a_missed_floor_does_not_hold() -> None:
     assert Check("bytes", 840, most=1024).holds
     assert not Check("bytes", 1025, most=1024).holds
     assert Check("shown only", 12.0).holds
+    assert not Check("not measured", None, least=0.0).holds
