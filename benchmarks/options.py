@@ -8,7 +8,7 @@ import os
 import sys
 from typing import NoReturn, TypeVar
 
-__all__ = ["Parser", "count", "seconds", "show"]
+__all__ = ["Parser", "count", "count_or_none", "seconds", "show"]
 
 _T = TypeVar("_T", int, float)
 
@@ -21,18 +21,27 @@ class Parser(argparse.ArgumentParser):
 
 
 def count(text: str) -> int:
-    """Read a number of rounds."""
-    return _within(int(text), 1)
+    """Read a number of things, at least one."""
+    return _read(int, text, least=1)
+
+
+def count_or_none(text: str) -> int:
+    """Read a number of things that may be none."""
+    return _read(int, text, least=0)
 
 
 def seconds(text: str) -> float:
     """Read the length of something."""
-    return _within(float(text), 0)
+    return _read(float, text, least=0)
 
 
-def _within(value: _T, least: float) -> _T:
+def _read(kind: type[_T], text: str, *, least: int) -> _T:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = kind(least - 1)
     if not least <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{value:g} is not at least {least:g} and finite")
+        raise argparse.ArgumentTypeError(f"{text!r} is no finite number of at least {least}")
     return value
 
 
