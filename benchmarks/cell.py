@@ -17,7 +17,6 @@ from benchmarks.channel import Channel, Message
 from benchmarks.environments import ROOT
 from benchmarks.figures import Sample
 from benchmarks.guard import Guard
-from benchmarks.mysql_observer import MysqlObserver
 from benchmarks.observer import Calls, Observer, Seen, split
 from benchmarks.peers import Peer
 from benchmarks.scenarios import Scenario
@@ -43,7 +42,7 @@ class Cell:
     python: Path
     loop: str = "asyncio"
     url: str | None = None  # None: the peer needs no server
-    observer: Observer | MysqlObserver | None = None
+    observer: Observer | None = None
 
     async def run(self) -> Sample:
         """Return what this round showed."""
@@ -107,7 +106,7 @@ class Cell:
 class _Crew:
     """See :class:`benchmarks.scenarios.base.Crew`."""
 
-    def __init__(self, peer: Peer, channels: Sequence[Channel], observer: Observer | MysqlObserver | None) -> None:
+    def __init__(self, peer: Peer, channels: Sequence[Channel], observer: Observer | None) -> None:
         self.peer, self.channels, self._observer = peer, channels, observer
 
     async def tell(self, word: str, **facts: object) -> None:

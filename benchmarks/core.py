@@ -7,64 +7,38 @@ processes ran on our core, though not how much they slow it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import dataclasses
 import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
+from benchmarks.checks import Check, add_options, conclude
 from benchmarks.core_races import RACES, Lap, Race, lap
 from benchmarks.environments import ROOT
 from benchmarks.figures import Spread
-from benchmarks.report import number, table
+from benchmarks.options import Parser, count, seconds
+from benchmarks.report import number
 
-__all__ = ["Check", "main", "verdict"]
+__all__ = ["main"]
 
 _PARKED, _HELD = 100_000, 10_000
 _HELD_SECONDS = 4.0  # longer than a ttl, so that a hold nobody renews is seen to be lost
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One number and what it must not miss; a floor of None is shown only."""
-
-    name: str
-    value: float
-    least: float | None = None
-    most: float | None = None
-    spread: str = ""
-
-    @property
-    def holds(self) -> bool:
-        return (self.least is None or self.value >= self.least) and (self.most is None or self.value <= self.most)
-
-    @property
-    def floor(self) -> str:
-        return f">= {self.least:g}" if self.least is not None else f"<= {self.most:g}" if self.most is not None else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and with ``--check`` fail if a floor is missed."""
     options = _parser().parse_args(arguments)
     checks = [*_races(options.rounds, options.seconds), *_parked(options.idle_seconds), *_held()]
-    if options.json:
-        options.json.write_text(json.dumps([dataclasses.asdict(check) for check in checks], indent=1) + "\n")
-    rows = [[check.name, number(check.value), check.spread, check.floor, verdict(check)] for check in checks]
-    print(table(["", "measured", "spread", "floor", ""], rows))
-    return 1 if options.check and not all(check.holds for check in checks) else 0
+    return conclude(checks, must_hold=options.check, path=options.json)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.core", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--seconds", type=float, default=0.5, help="length of one side's lap")
-    parser.add_argument("--idle-seconds", type=float, default=10.0, help="how long the parked waiters are watched")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a floor is missed")
-    parser.add_argument("--json", type=Path)
+def _parser() -> Parser:
+    parser = Parser(prog="python -m benchmarks.core", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=count, default=11)
+    parser.add_argument("--seconds", type=seconds, default=0.5, help="length of one side's lap")
+    parser.add_argument("--idle-seconds", type=seconds, default=10.0, help="how long the parked waiters are watched")
+    add_options(parser)
     return parser
 
 
@@ -121,11 +95,6 @@ def _in_own_process(part: str, count: int, seconds: float) -> dict[str, float]:
         raise RuntimeError(f"{part}: {done.stderr.strip().splitlines()[-1:]}")
     facts: dict[str, float] = json.loads(done.stdout)
     return facts
-
-
-def verdict(check: Check) -> str:
-    """Say whether a floor holds, where there is one."""
-    return "" if check.floor == "" else "ok" if check.holds else "MISSED"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ that waits, counted until that is answered again in the same session.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
@@ -22,6 +21,7 @@ from aiodlock import LockClient
 from aiodlock.testing.history import Recorder
 from aiodlock.testing.processes import Worker
 from aiodlock.testing.servers import MariaDBServer, RedisServer, ZooKeeperEnsemble, ZooKeeperServer
+from benchmarks.options import Parser, count
 
 __all__ = ["hold", "main"]
 
@@ -131,9 +131,9 @@ async def _measure_followers(rounds: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ends", description=__doc__)
+    parser = Parser(prog="python -m benchmarks.ends", description=__doc__)
     parser.add_argument("backend", choices=sorted(_SERVERS))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=count, default=5)
     parser.add_argument("--check", action="store_true", help=f"fail if a median is above {_FLOOR} s")
     options = parser.parse_args()
     is_kept = asyncio.run(_measure(options.backend, options.rounds))

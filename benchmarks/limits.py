@@ -10,12 +10,14 @@ import shutil
 import time
 from urllib.parse import urlsplit
 
+from benchmarks.own_scripts import own_scripts
 from benchmarks.resp import Wire
 
 __all__ = ["measure", "round_trip"]
 
 _ROUND_TRIPS, _FAR_ROUND_TRIPS = 2_000, 200
 _ONE_BY_ONE, _PIPELINED = ("1", 4_000), ("64", 60_000)  # commands in flight, commands in all
+_PAIRS = 10_000
 _RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 _KEY = "limit:__rand_int__"
 
@@ -23,10 +25,13 @@ _KEY = "limit:__rand_int__"
 async def measure(url: str, *, near: bool = True) -> dict[str, float]:
     """Return operations per second of each limit, by name.
 
-    Those of ``redis-benchmark`` only where it is installed, and for a server that is *near*.
+    Of a server that is not *near* the round trip only; those of ``redis-benchmark`` only where it is installed.
     """
     rates = {"round trip": 1 / round_trip(url, count=_ROUND_TRIPS if near else _FAR_ROUND_TRIPS)}
-    if not near or shutil.which("redis-benchmark") is None:
+    if not near:
+        return rates
+    rates["own scripts -P 64"] = await asyncio.to_thread(own_scripts, url, in_flight=64, pairs=_PAIRS)
+    if shutil.which("redis-benchmark") is None:
         return rates
     sha = _load(url)
     for depth, count in (_ONE_BY_ONE, _PIPELINED):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiodlock.testing.servers import MariaDBServer, RedisServer, ZooKeeperServer
@@ -12,14 +12,16 @@ from benchmarks import limits
 from benchmarks.cell import Cell, CellFailedError
 from benchmarks.distance import far_away
 from benchmarks.environments import EnvironmentFailedError, interpreter
-from benchmarks.figures import Sample
 from benchmarks.mysql_observer import MysqlObserver
 from benchmarks.observer import Observer
 from benchmarks.others import Meter
 from benchmarks.peers import Peer, Role
+from benchmarks.redis_observer import RedisObserver
+from benchmarks.results import Results, Row
 from benchmarks.scenarios import Scenario
+from benchmarks.zookeeper_observer import ZooKeeperObserver
 
-__all__ = ["Plan", "Results", "Row", "run"]
+__all__ = ["Plan", "run"]
 
 
 _CROWD = ("--max-connections=4000", "--back-log=1000", "--table-open-cache=4000", "--thread-cache-size=100")
@@ -29,14 +31,17 @@ _CROWD = ("--max-connections=4000", "--back-log=1000", "--table-open-cache=4000"
 class Plan:
     """What to measure."""
 
-    peers: tuple[Peer, ...]
-    scenarios: tuple[Scenario, ...]
+    cells: tuple[tuple[Scenario, tuple[Peer, ...]], ...]  # each scenario, and who takes part
     rounds: int
     seconds: float | None = None  # None: the scenario's own window
     rival_seconds: float | None = None
     loop: str = "asyncio"
     distance: float = 0.0  # seconds of a round trip, made by a proxy; 0: as near as it is
     limits: bool = True  # measure the machine as well
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        return tuple({peer.name: peer for _, peers in self.cells for peer in peers}.values())
 
     def window(self, peer: Peer, scenario: Scenario) -> float:
         if peer.role is Role.RIVAL:
@@ -45,31 +50,11 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One round of one cell: a sample, or why there is none."""
-
-    round: int
-    scenario: str
-    peer: str
-    sample: Sample | None = None
-    failure: str = ""
-    others: float | None = None  # cores that others used meanwhile
-
-
-@dataclass(slots=True)
-class Results:
-    rows: list[Row] = field(default_factory=list)
-    limits: list[dict[str, float]] = field(default_factory=list)  # one for each round
-    missing: dict[str, str] = field(default_factory=dict)  # peers that could not be installed, and why
-    server_version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class _Ground:
     """The servers of a run, by kind. Observers look from nearby, also where the locks are kept at a distance."""
 
     urls: Mapping[str, str]
-    observers: Mapping[str, Observer | MysqlObserver]
+    observers: Mapping[str, Observer]
 
 
 async def run(plan: Plan, say: Callable[[str], None]) -> Results:
@@ -93,11 +78,9 @@ async def _round(
 ) -> None:
     if plan.limits and "redis" in ground.urls:
         say(f"round {number}/{plan.rounds}: limits")
-        results.limits.append(await limits.measure(ground.urls["redis"], near=not plan.distance))
-    for scenario in plan.scenarios:
-        for peer in _rotated(plan.peers, number):
-            if peer.name not in pythons or not scenario.suits(peer):
-                continue
+        results.limits[number] = await limits.measure(ground.urls["redis"], near=not plan.distance)
+    for scenario, peers in plan.cells:
+        for peer in _rotated([peer for peer in peers if peer.name in pythons], number):
             say(f"round {number}/{plan.rounds}: {scenario.name} {peer.name}")
             cell = Cell(
                 peer=peer,
@@ -136,22 +119,23 @@ def _ground(plan: Plan) -> Iterator[_Ground]:
     needed = {peer.server for peer in plan.peers}
     with contextlib.ExitStack() as stack:
         urls: dict[str, str] = {}
+        observers: dict[str, Observer] = {}
         if "redis" in needed:
             urls["redis"] = stack.enter_context(RedisServer()).url
-        observers: dict[str, Observer | MysqlObserver]
-        observers = {kind: stack.enter_context(contextlib.closing(Observer(url))) for kind, url in urls.items()}
+            observers["redis"] = stack.enter_context(contextlib.closing(RedisObserver(urls["redis"])))
         if "mysql" in needed:
             database = stack.enter_context(MariaDBServer(arguments=_CROWD))
             urls["mysql"] = database.url
             observers["mysql"] = stack.enter_context(contextlib.closing(MysqlObserver(database)))
         if plan.distance:
             urls = {kind: stack.enter_context(far_away(url, plan.distance)) for kind, url in urls.items()}
-        if "zookeeper" in needed:  # neither observed nor moved away: both speak Redis
-            urls["zookeeper"] = stack.enter_context(ZooKeeperServer(empty_for=60.0)).url
+        if "zookeeper" in needed:  # not moved away: how far it is would be asked in Redis' language
+            keeper = stack.enter_context(ZooKeeperServer(empty_for=60.0))
+            urls["zookeeper"], observers["zookeeper"] = keeper.url, ZooKeeperObserver(keeper)
         yield _Ground(urls, observers)
 
 
-def _rotated(peers: tuple[Peer, ...], by: int) -> tuple[Peer, ...]:
+def _rotated(peers: Sequence[Peer], by: int) -> list[Peer]:
     """Return the peers with another one first, so that no place in the order favours anybody."""
-    by %= len(peers)
-    return peers[by:] + peers[:by]
+    by %= len(peers) or 1
+    return [*peers[by:], *peers[:by]]

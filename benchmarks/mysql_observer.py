@@ -6,21 +6,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections import Counter
 from typing import Any
 
 from aiodlock.testing.servers import MariaDBServer
-from benchmarks.observer import Seen
+from benchmarks.observer import Seen, cpu_of
 
 __all__ = ["MysqlObserver"]
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-
 
 class MysqlObserver:
-    """A connection of the harness's own, on a loop of its own. What it sends is not counted."""
+    """See :class:`benchmarks.observer.Observer`; on a loop of its own."""
 
     def __init__(self, server: MariaDBServer) -> None:
         self._server = server
@@ -32,7 +29,6 @@ class MysqlObserver:
         self.version: str = self._ask("SELECT VERSION()")[0][0] + f", {server.flushing}"
 
     def clean(self) -> None:
-        """Begin a cell with an empty database."""
         self._ask(f"DROP DATABASE {self._server.database}")
         self._ask(f"CREATE DATABASE {self._server.database}")
 
@@ -49,10 +45,7 @@ class MysqlObserver:
 
     @property
     def cpu(self) -> float:
-        """CPU seconds the server has used."""
-        with open(f"/proc/{self._server.pid}/stat", encoding="ascii") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_of(self._server.pid)
 
     def close(self) -> None:
         self._connection.close()

@@ -7,7 +7,6 @@ Ours is everything from `stock.take` to the row. The lag is how long the last ro
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import itertools
@@ -22,9 +21,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 import aiodlock
 from aiodlock.inventory.orders import OrderWriter, OutboxRelay, make_topics
 from aiodlock.testing.servers import KafkaServer, MariaDBServer, RedisServer
-from benchmarks.core import Check, verdict
+from benchmarks.checks import Check, add_options, conclude
 from benchmarks.figures import Spread
-from benchmarks.report import number, table
+from benchmarks.options import Parser, count
+from benchmarks.report import number
 
 __all__ = ["Servers", "main", "rounds"]
 
@@ -140,15 +140,13 @@ async def rounds(turns: int, count: int) -> list[Check]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and with ``--check`` fail if the floor is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.orders", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--orders", type=int, default=20_000)
-    parser.add_argument("--check", action="store_true", help="exit with 1 if the floor is missed")
+    parser = Parser(prog="python -m benchmarks.orders", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=count, default=3)
+    parser.add_argument("--orders", type=count, default=20_000)
+    add_options(parser)
     options = parser.parse_args(arguments)
     checks = asyncio.run(rounds(options.rounds, options.orders))
-    rows = [[check.name, number(check.value), check.spread, check.floor, verdict(check)] for check in checks]
-    print(table(["", "measured", "spread", "floor", ""], rows))
-    return 1 if options.check and not all(check.holds for check in checks) else 0
+    return conclude(checks, must_hold=options.check, path=options.json)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.mysql_observer import MysqlObserver
 from benchmarks.observer import Observer
 
 __all__ = ["Meter"]
@@ -21,12 +20,12 @@ _TOLD = _STAT.exists()
 class Meter:
     """Started before a cell, read when its processes have ended; those that still run are not known to be ours."""
 
-    observer: Observer | MysqlObserver | None
+    observer: Observer | None
     since: float
     foreign: float
 
     @classmethod
-    def start(cls, observer: Observer | MysqlObserver | None) -> Meter:
+    def start(cls, observer: Observer | None) -> Meter:
         return cls(observer, time.monotonic(), _foreign(observer))
 
     def cores(self) -> float | None:
@@ -36,7 +35,7 @@ class Meter:
         return max(0.0, (_foreign(self.observer) - self.foreign) / (time.monotonic() - self.since))
 
 
-def _foreign(observer: Observer | MysqlObserver | None) -> float:
+def _foreign(observer: Observer | None) -> float:
     """Return the CPU seconds of everybody that are not ours."""
     own = time.process_time() + (observer.cpu if observer else 0.0)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -9,19 +9,15 @@ order that is guarded (`WHERE rest >= 1`), through asyncmy: it knows no orders e
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import dataclasses
 import gc
 import itertools
-import json
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import asyncmy
 from redis.asyncio import Redis
@@ -30,9 +26,10 @@ import aiodlock
 from aiodlock.backends.mysql.address import Address
 from aiodlock.inventory import LockedSale
 from aiodlock.testing.servers import MariaDBServer, RedisServer
-from benchmarks.core import Check, verdict
+from benchmarks.checks import Check, add_options, conclude
 from benchmarks.figures import Spread
-from benchmarks.report import number, table
+from benchmarks.options import Parser, count
+from benchmarks.report import number
 
 __all__ = ["main", "rounds"]
 
@@ -276,18 +273,13 @@ def _ratio(found: dict[str, list[Sold]], ours: str, theirs: str, floor: float | 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and with ``--check`` fail if a floor is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.stock", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = Parser(prog="python -m benchmarks.stock", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=count, default=5)
     parser.add_argument("--on", choices=SERVERS, default="redis", help="where the stock is")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a floor is missed")
-    parser.add_argument("--json", type=Path)
+    add_options(parser)
     options = parser.parse_args(arguments)
     checks = asyncio.run(rounds(options.rounds, Crowd(), on=options.on))
-    if options.json:
-        options.json.write_text(json.dumps([dataclasses.asdict(check) for check in checks], indent=1) + "\n")
-    rows = [[check.name, number(check.value), check.spread, check.floor, verdict(check)] for check in checks]
-    print(table(["", "measured", "spread", "floor", ""], rows))
-    return 1 if options.check and not all(check.holds for check in checks) else 0
+    return conclude(checks, must_hold=options.check, path=options.json)
 
 
 if __name__ == "__main__":

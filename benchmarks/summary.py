@@ -12,13 +12,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from benchmarks.figures import Sample, Spread
-from benchmarks.matrix import Results, Row
 from benchmarks.peers import PEERS, Role
+from benchmarks.results import Results, Row
 from benchmarks.scenarios import SCENARIOS, Scenario
 
-__all__ = ["Line", "summarise"]
+__all__ = ["Line", "best", "merged", "summarise"]
 
 _ADDED_UP = frozenset({"sections", "violations", "errors"})
+_RIVALS = [peer.name for peer in PEERS.values() if peer.role is Role.RIVAL]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,10 @@ def summarise(results: Results, baseline: str) -> list[Line]:
 def _line(results: Results, rows: Sequence[Row], baseline: str) -> Line:
     scenario, peer = SCENARIOS[rows[0].scenario], rows[0].peer
     samples = [row.sample for row in rows if row.sample]
-    values = _values(results, scenario.name, peer)
-    rival = _best_rival(results, scenario)
+    values = results.column(scenario.name, peer)
+    rival = best(results, scenario, _RIVALS) if scenario.compares else ""
     limit = scenario.limit or ""
-    bounds = _values(results, scenario.name, limit) or _limit_values(results, limit)
+    bounds = results.column(scenario.name, limit) or results.limit(limit)
     return Line(
         scenario=scenario.name,
         peer=peer,
@@ -65,8 +66,8 @@ def _line(results: Results, rows: Sequence[Row], baseline: str) -> Line:
         rounds=len(samples),
         value=Spread.of(list(values.values())) if values else None,
         middle=_middle(samples),
-        to_baseline=_ratio(scenario, values, _values(results, scenario.name, baseline)),
-        to_best_rival=_ratio(scenario, values, _values(results, scenario.name, rival)),
+        to_baseline=_ratio(scenario, values, results.column(scenario.name, baseline)),
+        to_best_rival=_ratio(scenario, values, results.column(scenario.name, rival)),
         best_rival=rival,
         of_limit=_ratio(scenario, values, bounds),
         limit=limit,
@@ -74,26 +75,13 @@ def _line(results: Results, rows: Sequence[Row], baseline: str) -> Line:
     )
 
 
-def _values(results: Results, scenario: str, peer: str) -> dict[int, float]:
-    return {
-        row.round: row.sample.value
-        for row in results.rows
-        if row.sample and row.scenario == scenario and row.peer == peer
-    }
-
-
-def _limit_values(results: Results, name: str) -> dict[int, float]:
-    return {number: rates[name] for number, rates in enumerate(results.limits, start=1) if name in rates}
-
-
-def _best_rival(results: Results, scenario: Scenario) -> str:
+def best(results: Results, scenario: Scenario, peers: Iterable[str]) -> str:
+    """Return who of *peers* has the best median, or nothing if nobody was measured."""
     medians = {
-        peer.name: statistics.median(values.values())
-        for peer in PEERS.values()
-        if peer.role is Role.RIVAL and (values := _values(results, scenario.name, peer.name))
+        peer: statistics.median(values.values()) for peer in peers if (values := results.column(scenario.name, peer))
     }
-    best = max if scenario.more_is_better else min
-    return best(medians, key=lambda name: medians[name], default="") if scenario.compares else ""
+    choose = max if scenario.more_is_better else min
+    return choose(medians, key=lambda name: medians[name], default="")
 
 
 def _ratio(scenario: Scenario, ours: Mapping[int, float], theirs: Mapping[int, float]) -> Spread | None:
@@ -112,11 +100,12 @@ def _middle(samples: Sequence[Sample]) -> Sample | None:
         spec.name: [getattr(sample, spec.name) for sample in samples] for spec in fields(Sample)
     }
     errors = columns.pop("first_error")
-    merged: dict[str, Any] = {name: _merged(name, values) for name, values in columns.items()}
-    return Sample(**merged, first_error=next((error for error in errors if error), ""))
+    numbers: dict[str, Any] = {name: merged(name, values) for name, values in columns.items()}
+    return Sample(**numbers, first_error=next((error for error in errors if error), ""))
 
 
-def _merged(name: str, values: Iterable[float | None]) -> float | None:
+def merged(name: str, values: Iterable[float | None]) -> float | None:
+    """Return the median of a column, or the sum where one bad round must not be lost in it."""
     known = [value for value in values if value is not None]
     if not known:
         return None

@@ -16,6 +16,7 @@ import typer
 from aiodlock._core.cancel import finish
 from aiodlock._core.hold import Hold
 from aiodlock.cli.session import Stop, client_of, explained
+from aiodlock.cli.show import tell
 from aiodlock.cli.terminal import Terminal, signal_group
 from aiodlock.errors import AcquireTimeoutError, AiodlockError, LockLostError
 from aiodlock.locks.lock import Lock
@@ -63,6 +64,8 @@ async def _hold(url: str, key: str, command: Sequence[str], *, ttl: float, wait:
 async def run_holding(lock: Lock, command: Sequence[str], *, grace: float = 5.0) -> int:
     """Acquire, run, release; return the exit status as a shell would. Raise `LockLostError` after ending the command.
 
+    A command that may not be signalled is another user's to end: `Stop` says so.
+
     Cancellation: the command is ended, then the lock released.
     """
     with _Signals() as signals:
@@ -109,7 +112,9 @@ async def _end(process: Process, grace: float) -> None:
     except TimeoutError:
         pass
     finally:
-        signal_group(process.pid, signal.SIGKILL)
+        is_killed = signal_group(process.pid, signal.SIGKILL)
+    if not is_killed and process.returncode is None:
+        raise Stop(f"process {process.pid} could not be ended, it is another user's: see to it", status=_FAILED)
     await process.wait()
 
 
@@ -142,7 +147,7 @@ class _Signals:
         """Send on to *group* what was held back and what comes; lend it the terminal."""
         self._group = group
         for number in self._held_back or ():
-            signal_group(group, number)
+            self._receive(number)
         with Terminal(group) as terminal:
             self._loop.add_signal_handler(signal.SIGCHLD, terminal.look)
             try:
@@ -152,7 +157,8 @@ class _Signals:
 
     def _receive(self, number: int) -> None:
         if self._group is not None:
-            signal_group(self._group, number)
+            if not signal_group(self._group, number):
+                tell(f"{signal.Signals(number).name} was not passed on to process {self._group}: it is another user's")
         elif self._held_back is not None:
             self._held_back.append(number)
         elif self._task is not None:

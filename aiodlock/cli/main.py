@@ -18,7 +18,7 @@ from aiodlock.cli.mysql import mysql
 from aiodlock.cli.release import release
 from aiodlock.cli.seckill import seckill
 from aiodlock.cli.session import Stop, explained
-from aiodlock.cli.show import clean
+from aiodlock.cli.show import tell
 from aiodlock.errors import AiodlockError
 
 __all__ = ["app", "run"]
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, asyncio.CancelledError, typer.Abort):
         return _INTERRUPTED
     except Stop as stop:
-        return _fail(str(stop), stop.status)
+        return _fail("; ".join((str(stop), *getattr(stop, "__notes__", ()))), stop.status)
     except AiodlockError as error:
         return _fail(explained(error), 1)
     except _UsageError as error:
@@ -84,5 +84,5 @@ def _usage(error: Exception) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    print("aiodlock:", clean(" ".join(message.split())), file=sys.stderr)
+    tell(message)
     return status

@@ -4,55 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from typing import Annotated, Any
+import glob
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
+from aiodlock._core.line import LineId, Row, Ticket
 from aiodlock.cli.session import Stop, client_of
 from aiodlock.cli.show import clean
 from aiodlock.client import LockClient
-from aiodlock.locks.base import Synchronizer
+from aiodlock.policy import check_key
 
 __all__ = ["Kind", "release"]
 
 
 class Kind(enum.StrEnum):
-    """What can be taken away."""
+    """What can be taken away, as `inspect` calls it."""
 
     LOCK = "lock"
     RWLOCK = "rwlock"
     SEMAPHORE = "semaphore"
-
-    def of(self, locks: LockClient, key: str) -> Synchronizer[Any]:
-        """Return the synchronizer of this kind."""
-        match self:
-            case Kind.LOCK:
-                return locks.lock(key)
-            case Kind.RWLOCK:
-                return locks.rwlock(key).write()
-            case Kind.SEMAPHORE:
-                return locks.semaphore(key, permits=1)
+    ELECTION = "election"
+    SEGMENT = "segment"
 
 
 def release(
     url: Annotated[str, typer.Argument(help="The server, for example redis://localhost:6379/0.")],
     key: Annotated[str, typer.Argument(help="What is locked.")],
     force: Annotated[bool, typer.Option("--force", help="Yes, take it away: the holder loses it.")] = False,
-    kind: Annotated[Kind, typer.Option(help="What it is.")] = Kind.LOCK,
+    kind: Annotated[Kind | None, typer.Option(help="What it is.", show_default="whichever of them is held")] = None,
 ) -> None:
     """Take a lock away from all who hold it; the next in line get it."""
-    asyncio.run(_release(url, key, force=force, kind=kind))
+    asyncio.run(_release(url, check_key(key), force=force, kinds=[kind] if kind else list(Kind)))
 
 
-async def _release(url: str, key: str, *, force: bool, kind: Kind) -> None:
-    locks = client_of(url)
-    lock = kind.of(locks, key)
-    async with locks:
-        holder = await lock.holder()
-        if holder is None:
-            print(f"nobody holds the {kind} {key!r}")
-        elif not force:
-            raise Stop(f"{kind} {key!r} is held by {holder}, who would lose it amid its work: add --force if so")
-        else:
-            others = await lock.force_release() - 1
-            print(f"{kind} {key!r} was taken from {clean(holder)}" + (f" and {others} more" if others > 0 else ""))
+async def _release(url: str, key: str, *, force: bool, kinds: Iterable[Kind]) -> None:
+    async with client_of(url) as locks:
+        rows = await _held(locks, key, kinds)
+        if not rows:
+            print(f"nobody holds {key!r}")
+            return
+        kind, *others = dict.fromkeys(row.kind for row in rows)
+        if others:
+            raise Stop(f"{key!r} is held as {' and as '.join((kind, *others))}: add --kind to say which")
+        holders = rows[0].owner + (f" and {len(rows) - 1} more" if rows[1:] else "")
+        if not force:
+            raise Stop(f"{kind} {key!r} is held by {holders}, who would lose it amid its work: add --force if so")
+        for row in rows:
+            await locks.backend.leave(Ticket(LineId(row.kind, row.key), row.id))
+        print(f"{kind} {key!r} was taken from {clean(holders)}")
+
+
+async def _held(locks: LockClient, key: str, kinds: Iterable[Kind]) -> list[Row]:
+    """Look once: who is named is who loses it, also where it passes on meanwhile."""
+    rows = [row for kind in kinds for row in await locks.backend.inspect(kind, glob.escape(key))]
+    return [row for row in rows if row.inside and row.key == key]

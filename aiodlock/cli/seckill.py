@@ -30,7 +30,7 @@ def seckill(
     stock: Annotated[int, typer.Option(min=1, help="How many there are.")] = 10_000,
     segments: Annotated[int, typer.Option(min=1, max=1024, help="Lines of the segmented lock.")] = 16,
     concurrency: Annotated[int, typer.Option(min=1, help="How many buyers at a time.")] = 1_000,
-    work: Annotated[float, typer.Option(min=0, help="Seconds the pretended database takes.")] = 0.001,
+    work: Annotated[float, typer.Option(min=0, max=60, help="Seconds the pretended database takes.")] = 0.001,
     url: Annotated[
         str | None, typer.Option("--url", "--backend", help="Where the locks are; memory:// if not given.")
     ] = None,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["clean", "console", "seconds", "table", "text"]
+__all__ = ["clean", "console", "seconds", "table", "tell", "text"]
 
 _PLAIN_WIDTH = 160  # a pipe has no width of its own; rich would fold everything to 80
 
@@ -36,6 +38,11 @@ def clean(raw: str) -> str:
 def text(raw: str) -> Text:
     """Return *raw* cleaned, and with no markup in it."""
     return Text(clean(raw))
+
+
+def tell(message: str) -> None:
+    """Print one line on stderr, whatever the message contains."""
+    print("aiodlock:", clean(" ".join(message.split())), file=sys.stderr)
 
 
 def seconds(value: float) -> str:

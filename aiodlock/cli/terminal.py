@@ -9,12 +9,19 @@ from typing import Self
 __all__ = ["Terminal", "signal_group"]
 
 
-def signal_group(group: int, number: int) -> None:
-    """Send a signal to every process of *group*; nothing happens if there is none."""
+def signal_group(group: int, number: int) -> bool:
+    """Send a signal to every process of *group*, if there is one; return whether its leader may be sent any.
+
+    A command that has become another user's (sudo, setuid) may not.
+    """
     try:
         os.killpg(group, number)
+        os.kill(group, 0)  # killpg is content with any one of the group
     except ProcessLookupError:
         pass
+    except PermissionError:
+        return False
+    return True
 
 
 class Terminal:

@@ -25,4 +25,13 @@ class _Aiozk:
         return self._client.recipes.Lock(f"/{self._root}/aiozk/{key}")  # type: ignore[no-any-return]
 
 
-PEERS = (Peer("aiozk", _Aiozk, note="aiozk.recipes.Lock", requires=("aiozk==0.32.0",), server="zookeeper"),)
+PEERS = (
+    Peer(
+        "aiozk",
+        _Aiozk,
+        note="aiozk.recipes.Lock",
+        requires=("aiozk==0.32.0",),
+        server="zookeeper",
+        sends=frozenset({"packet"}),
+    ),
+)

@@ -48,5 +48,6 @@ PEERS = (
         note="kazoo.recipe.lock.Lock, one thread per waiter",
         requires=("kazoo==2.11.0",),
         server="zookeeper",
+        sends=frozenset({"packet"}),
     ),
 )

@@ -63,6 +63,8 @@ _SERVERS: Mapping[str, str | None] = {
     "zookeeper": "zookeeper",
 }  # backend: what it needs started
 
+_SENDS = {"mysql": frozenset({"question"}), "zookeeper": frozenset({"packet"})}  # as its observer calls them
+
 _VARIANTS: Mapping[str, tuple[Callable[[str], _Aiodlock], str]] = {
     "": (_Aiodlock, "defaults"),
     "-fair": (partial(_Aiodlock, fair=True), "fair=True: a ticket per waiter, strict order"),
@@ -85,7 +87,7 @@ def _peer(backend: str, variant: str) -> Peer:
         shared=server is not None,
         runs=variant == "-run",
         only=only,
-        sends=frozenset({"question"}) if server == "mysql" else frozenset(),
+        sends=_SENDS.get(server or "", frozenset()),
         role=Role.OURS,
     )
 

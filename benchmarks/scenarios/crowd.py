@@ -1,6 +1,7 @@
 """Many tasks enter and leave for the time of a window: the shape of U, C and M.
 
-A contended run begins with everybody parked behind a held lock; an uncontended one after every task's first visit.
+A contended run begins with everybody parked behind a held lock; an uncontended one when every task has visited each of
+its keys once.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class _Growth(Scenario):
             await channel.tell("parked")
             end = (await channel.hear("stir"))["end"]
             stood = 0
-            while clock() < end:
+            while not stood or clock() < end:
                 stood += await _stand_and_give_up(lock)
             await channel.tell("done", stood=stood)
             await channel.closed()  # everybody still parked

@@ -42,8 +42,8 @@ class Visits:
         self._cpu = time.process_time()
 
     async def warm_up(self) -> None:
-        """Let every task visit once, so that connecting is over before the window opens."""
-        await asyncio.gather(*(self._once(worker) for worker in range(self._station.tasks)))
+        """Let every task visit all its keys once: connecting is over, and no key is new, when the window opens."""
+        await asyncio.gather(*(self._round(worker) for worker in range(self._station.tasks)))
 
     async def over(self) -> dict[str, object]:
         """Return what happened when the window has closed; whoever is still parked goes down with the process."""
@@ -62,9 +62,10 @@ class Visits:
         except Exception as error:
             self._errors.append(repr(error))
 
-    async def _once(self, worker: int) -> None:
-        async with self._station.adapter.lock(key(self._route(worker)[0])):
-            pass
+    async def _round(self, worker: int) -> None:
+        for number in self._route(worker):
+            async with self._station.adapter.lock(key(number)):
+                pass
 
     async def _enter(self, worker: int) -> None:
         token, guard, section = self._token(worker), self._station.guard, self._section

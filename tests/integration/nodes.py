@@ -14,7 +14,7 @@ async def serve(record: Recorder, *, url: str, role: str) -> None:
     """Lead, and run the job at every tick; the ticks are the same on all nodes of this machine."""
     async with aiodlock.connect(url, name=record.who) as locks:
         asked = record.now()
-        async with locks.election(role, ttl=1).leadership() as hold:
+        async with locks.election(role, ttl=5).leadership() as hold:
             fact = {"key": role, "id": hold.fence, "fence": hold.fence}
             record("inside", **fact, asked=asked, valid_until=record.now() + hold.remaining)
             while True:

@@ -37,7 +37,7 @@ def test_when_the_leader_is_killed_another_goes_on(url: str) -> None:
             first.await_event("ran", within=20, count=10)
             assert second.events() == []
             first.kill()
-            second.await_event("ran", within=20, count=3)
+            second.await_event("ran", within=30, count=3)
     history = stays(events := [*first.events(), *second.events()])
     assert [stay.who for stay in history] == ["node-1", "node-2"]
     assert run_twice(events) == []

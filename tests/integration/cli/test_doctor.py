@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
 
 import pytest
 
@@ -11,8 +12,29 @@ from aiodlock.backends.base import Diagnosing, Finding
 from aiodlock.backends.memory import MemoryBackend
 from aiodlock.cli.doctor import examine
 from aiodlock.cli.session import Stop
-from aiodlock.testing.servers import ZooKeeperServer, require
+from aiodlock.testing.servers import (
+    IndependentMasters,
+    MariaDBServer,
+    RedisCluster,
+    RedisSentinel,
+    RedisServer,
+    SentinelService,
+    Server,
+    ZooKeeperServer,
+    require,
+)
 from tests.integration.cli.support import Cli
+
+
+class Reachable(Protocol):
+    """Servers that are started for a block."""
+
+    @property
+    def url(self) -> str: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 def test_memory_is_well(cli: Cli) -> None:
@@ -22,6 +44,29 @@ def test_memory_is_well(cli: Cli) -> None:
     levels = {line[9:22].strip(): line.split()[0] for line in ended.stdout.splitlines()}
     assert levels.pop("seen by") == "warning"
     assert levels == dict.fromkeys(["reached", "round trip", "lock", "kinds", "waiting", "tickets"], "ok")
+
+
+# redis:// itself is in test_servers.
+SCHEMES: dict[str, tuple[type[Server], Callable[[], Reachable]]] = {
+    "mysql": (MariaDBServer, MariaDBServer),
+    "redis+cluster": (RedisServer, RedisCluster),
+    "redis+sentinel": (RedisSentinel, SentinelService),
+    "redlock": (RedisServer, IndependentMasters),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_has_a_doctor(cli: Cli, scheme: str) -> None:
+    """It reaches the servers, gets a lock, and tells more than what every backend is asked."""
+    program, servers = SCHEMES[scheme]
+    require(program)
+    with servers() as running:
+        assert running.url.startswith(f"{scheme}://")
+        ended = cli("doctor", running.url)
+    assert ended.returncode == 0, (ended.stdout, ended.stderr)
+    told = [line[9:22].strip() for line in ended.stdout.splitlines()]
+    assert told[:7] == ["reached", "round trip", "lock", "kinds", "waiting", "seen by", "tickets"]
+    assert told[7:]
 
 
 def test_zookeeper_is_looked_at_from_the_command_line(cli: Cli) -> None:

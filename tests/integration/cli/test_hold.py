@@ -6,11 +6,12 @@ Where no other process is needed the lock is in memory; `HOLD` is what the comma
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,45 @@ async def test_cancelled_it_ends_the_command_and_releases(pipe: Pipe, life: Pipe
             await running
         assert await ending == ""
         assert [row async for row in locks.inspect()] == []
+
+
+@pytest.fixture(params=["nobody", "its children"])
+def foreign(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A command that has become another user's, as sudo does: of its group we may signal nobody, or not it."""
+    groups, kill, killpg = list[int](), os.kill, os.killpg
+
+    def refuse(group: int, number: int) -> None:
+        groups.append(group)
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    def signal_children(group: int, number: int) -> None:
+        groups.append(group)
+
+    monkeypatch.setattr(os, "killpg", refuse if request.param == "nobody" else signal_children)
+    monkeypatch.setattr(os, "kill", lambda pid, number: kill(pid, number) if pid not in groups else refuse(pid, number))
+    yield groups
+    killpg(groups[0], signal.SIGKILL)
+
+
+async def test_a_command_of_another_user_that_cannot_be_ended_is_told(
+    foreign: list[int], pipe: Pipe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A signal that cannot be passed on is one line; so is the command that runs on after the loss, and why."""
+    async with aiodlock.connect("memory://lost") as locks, aiodlock.connect("memory://lost") as others:
+        running = asyncio.create_task(
+            run_holding(locks.lock("k"), ["sh", "-c", f"echo >{pipe.path}; sleep 100"], grace=0)
+        )
+        await pipe.read()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await others.lock("k").force_release()
+        with pytest.raises(Stop, match="could not be ended, it is another user's") as stop:
+            await running
+    assert stop.value.status == 125
+    assert "lock 'k' was lost" in stop.value.__notes__[0]
+    assert (
+        capsys.readouterr().err
+        == f"aiodlock: SIGUSR1 was not passed on to process {foreign[0]}: it is another user's\n"
+    )
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -124,7 +124,7 @@ def test_release_wants_to_be_sure(cli: Cli, url: str, holding: Holding) -> None:
     assert_one_line(cli("release", url, "k"), 1, "'k'", f":{process.pid}", "--force")
     assert process.poll() is None
     ended = cli("release", url, "other", "--force")
-    assert (ended.returncode, ended.stdout) == (0, "nobody holds the lock 'other'\n")
+    assert (ended.returncode, ended.stdout) == (0, "nobody holds 'other'\n")
 
 
 def test_who_loses_the_lock_loses_the_command(cli: Cli, url: str, holding: Holding) -> None:
@@ -160,17 +160,41 @@ def test_a_frozen_hold_ends_its_command_when_it_goes_on(cli: Cli, url: str, hold
     _assert_lost(process)
 
 
-async def test_release_of_other_kinds(cli: Cli, url: str) -> None:
-    """All readers, or all who have permits, lose them."""
+HELD: dict[str, Callable[[aiodlock.LockClient], Awaitable[aiodlock.Hold]]] = {
+    "lock": lambda locks: locks.lock("k:0").acquire(),
+    "rwlock": lambda locks: locks.rwlock("k:0").read().acquire(),
+    "semaphore": lambda locks: locks.semaphore("k:0", permits=2).acquire(),
+    "election": lambda locks: locks.election("k:0").leadership().acquire(),
+    "segment": lambda locks: locks.segmented("k", segments=2).segment(0).acquire(),
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+async def test_release_knows_what_inspect_shows(cli: Cli, url: str, kind: str) -> None:
+    """Of whatever kind it is, it need not be said: the holder loses it."""
+    async with aiodlock.connect(url, name="us") as locks:
+        hold = await HELD[kind](locks)
+        assert kind in cli("inspect", url, "k:0").stdout
+        ended = cli("release", url, "k:0", "--force")
+        assert (ended.returncode, ended.stdout) == (0, f"{kind} 'k:0' was taken from us\n")
+        await _expect_lost(hold)
+
+
+async def test_release_of_many_kinds_and_holders(cli: Cli, url: str) -> None:
+    """Where a key is held as several kinds one has to be named; all its readers, or all who have permits, lose it."""
     async with aiodlock.connect(url) as one, aiodlock.connect(url) as two:
-        holds = [await locks.rwlock("k").read().acquire() for locks in (one, two)]
-        holds += [await locks.semaphore("k", permits=2).acquire() for locks in (one, two)]
+        holds = [await HELD[kind](locks) for kind in ("rwlock", "semaphore") for locks in (one, two)]
+        assert_one_line(cli("release", url, "k:0", "--force"), 1, "rwlock and as semaphore", "--kind")
         for kind in ("rwlock", "semaphore"):
-            assert " and 1 more" in cli("release", url, "k", "--kind", kind, "--force").stdout
+            assert " and 1 more" in cli("release", url, "k:0", "--kind", kind, "--force").stdout
         for hold in holds:
-            await hold.wait_lost()
-            with pytest.raises(aiodlock.LockLostError):
-                await hold.release()
+            await _expect_lost(hold)
+
+
+async def _expect_lost(hold: aiodlock.Hold) -> None:
+    await hold.wait_lost()
+    with pytest.raises(aiodlock.LockLostError):
+        await hold.release()
 
 
 def test_doctor_reaches_it(cli: Cli, url: str) -> None:

@@ -60,6 +60,7 @@ def test_the_script_is_installed(tmp_path: Path) -> None:
         (["seckill", "--buyers", "0"], 2, ["--buyers", "1"]),
         (["seckill", "--segments", "1025"], 2, ["--segments", "1024"]),
         (["seckill", "--work", "-1"], 2, ["--work"]),
+        (["seckill", "--work", "inf"], 2, ["--work", "60"]),
         (["seckill", "--url", "carrier-pigeon://loft"], 1, ["carrier-pigeon://", "memory://"]),
         (["seckill", "--url", "memory://a/b"], 1, ["memory://name"]),
         (["inspect"], 2, ["aiodlock inspect --help"]),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.figures import Sample
-from benchmarks.matrix import Results, Row
 from benchmarks.report import tables
+from benchmarks.results import Results, Row
 from benchmarks.summary import Line, summarise
 
 
@@ -68,7 +68,7 @@ def test_a_failed_round_is_told_and_the_others_count() -> None:
 
 
 def test_limits_of_the_machine_bound_scenarios_without_a_bounding_lock() -> None:
-    results = Results(rows=[row(1, "U100", "redis-py", 50.0)], limits=[{"pair -P 64": 200.0}])
+    results = Results(rows=[row(1, "U100", "redis-py", 50.0)], limits={1: {"own scripts -P 64": 200.0}})
     line = only(summarise(results, "redis-py"), "redis-py")
     assert line.of_limit is not None
     assert line.of_limit.median == 0.25
