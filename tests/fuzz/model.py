@@ -1,4 +1,4 @@
-"""What all synchronizers are, in thirty lines."""
+"""What all synchronizers are, in seventy lines."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class Model:
 
     def __init__(self, sizes: dict[str, float]) -> None:
         self.sizes = sizes
+        self.resized: dict[str, float] = {}  # what the size is again when nobody is there
         self.inside: dict[str, dict[int, int]] = defaultdict(dict)
         self.waiting: dict[str, dict[int, int]] = defaultdict(dict)  # oldest first
         self.lacks: dict[int, list[Stage]] = {}  # what each one who is here will want next
@@ -35,6 +36,14 @@ class Model:
         del self.inside[line][who]
         self.let_in([line])
         self.leave(who)
+
+    def resize(self, line: str, size: float) -> None:
+        if self.inside[line] or self.waiting[line]:  # else whoever comes next sets the size
+            self.resized.setdefault(line, self.sizes[line])
+            self.sizes[line] = size
+            for who in [who for who, weight in self.waiting[line].items() if weight > size]:
+                self.leave(who)
+            self.let_in([line])
 
     def pass_time(self, now: float) -> None:
         for who in sorted(self.until, key=self.until.__getitem__):
@@ -62,7 +71,11 @@ class Model:
     def _stand(self, who: int) -> Sequence[str]:
         lines, weight = self.lacks[who].pop(0) if self.lacks[who] else ((), 0)
         for line in lines:
+            if line in self.resized and not (self.inside[line] or self.waiting[line]):
+                self.sizes[line] = self.resized.pop(line)
             self.waiting[line][who] = weight
+        if any(0 < self.sizes[line] < weight for line in lines):  # it will never fit; a latch may still open
+            self.leave(who)
         return lines
 
 

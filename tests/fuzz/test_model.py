@@ -1,7 +1,7 @@
 """Random programs of all kinds against the model: after every step the same are inside, by the same lines.
 
 Tasks of three clients ask for locks, reads, writes, permits, leadership, segments, latches and several of them at once;
-they wait a while or for ever, leave, are cancelled, and lose what they hold.
+they wait a while or for ever, leave, are cancelled, and lose what they hold; the semaphore gets another size.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from aiodlock.backends.memory import MemoryServer
 from aiodlock.locks import segmented
 from aiodlock.locks.race import Race
 from aiodlock.testing import run_virtual
-from tests.fuzz.asking import FULL, SIZES, STEPS_TO_OPEN, Asking, draw
+from tests.fuzz.asking import FULL, PERMITS, SIZES, STEPS_TO_OPEN, Asking, draw
 from tests.fuzz.model import Model
 from tests.property.test_line import _overtake
 from tests.property.visitors import Town, Visitor, town
 
 PROGRAMS, CHUNK, MANY_PROGRAMS = 200, 50, 2_000
 STEPS = 60
-WAYS = ("ask",) * 6 + ("leave",) * 3 + ("cancel", "lose", "downgrade", "count down", "sleep")
+WAYS = ("ask",) * 6 + ("leave",) * 3 + ("cancel", "lose", "downgrade", "resize", "count down", "sleep")
 
 Lines = dict[str, tuple[list[int], list[int]]]  # weights inside, and waiting
 
@@ -71,6 +71,8 @@ class Program:
                 await self._ask(draw(self.chance))
             case "count down":
                 await self._count_down()
+            case "resize":
+                await self._resize(self.chance.randint(1, PERMITS + 1))
             case "downgrade" if who >= 0 and self.model.inside["rwlock:c"].get(who) == FULL:
                 await self._downgrade(who)
             case "leave" | "cancel" | "lose" if who >= 0:
@@ -104,6 +106,11 @@ class Program:
             self.model.inside["rwlock:c"][who] = 1
             self.model.let_in(["rwlock:c"])
             await write.downgrade()
+
+    async def _resize(self, permits: int) -> None:
+        self.story.append(f"{permits} permits")
+        self.model.resize("semaphore:b", permits)
+        await self.chance.choice(self.place.clients).semaphore("b", permits=PERMITS).resize(permits)
 
     async def _count_down(self) -> None:
         self.story.append("one step less")
@@ -210,11 +217,12 @@ def _late_losers(self: Race[Any]) -> None:
             give_up(waiter)
 
 
-# What to break: one order, the end of waiting, the line, the end of a race, hearing of a loss, giving back.
+# What to break: one order, the end of waiting, the line, its size, the end of a race, hearing of a loss, giving back.
 TWINS: dict[str, Any] = {
     "aiodlock.locks.multi._in_order": lambda members: members,
     "aiodlock._core.engine.Engine.limit": lambda self, future, seconds, outcome: None,
     "aiodlock.backends.memory.server.admit": _overtake,
+    "aiodlock.backends.memory.MemoryServer.change_size": lambda self, line_id, size: None,
     "aiodlock.locks.race.Race.end": _late_losers,
     "aiodlock._core.cohort.Cohort.place_gone": lambda self, place, reason: None,
     "aiodlock.locks.multi._give_back": lambda holds: ([], None),

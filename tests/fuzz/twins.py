@@ -81,7 +81,8 @@ def call_for_nobody() -> Change:
 
 
 # With the number of seeds within which each is found. An unanswered call shows seldom: only the long tier looks for it.
-# A stale call is not among them: it harms where a server forgets, and none does here (tests/unit/core/test_place.py).
+# A stale call is not among them: it is about a ticket that the server let in and then forgot. Nothing is promised to
+# such a hold, so no history can tell who believed it rightly (tests/unit/core/test_place_twins.py).
 TWINS = {
     no_burying: 300,
     same_id_again: 300,

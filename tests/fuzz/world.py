@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 from aiodlock import LockClient
 from aiodlock._core.hold import Hold
+from aiodlock.events import Event, TaskFailed
 from aiodlock.testing import LoopClock
 from aiodlock.testing.history import Violation
 from aiodlock.testing.hostile import HostileNetwork, Weather
@@ -72,7 +73,8 @@ class Machine:
             world.loop, f"p{number}", rate=1 + random.uniform(-drift, drift), offset=random.uniform(0, 1e6)
         )
         self.backend = Connection(self.process, world.server, world.witness)
-        self.client = LockClient(self.backend, name=self.process.name, clock=self.process)
+        on_event = self._hear_of if world.is_loud else None
+        self.client = LockClient(self.backend, name=self.process.name, clock=self.process, on_event=on_event)
         self.network = HostileNetwork(self.client, Random(random.getrandbits(32)), world.weather)
         self.closing: asyncio.Task[None] | None = None
         self._world = world
@@ -85,6 +87,10 @@ class Machine:
         name = f"{self.process.name}.{len(self.tasks) + 1}"
         self.programs.append(program)
         self.tasks.append(self.process.spawn(program.run(rounds=rounds, within=within), name=name))
+
+    def _hear_of(self, event: Event) -> None:
+        if isinstance(event, TaskFailed):
+            self._world.witness.accuse("task failed", f"{self.process.name}: {event}")
 
     def close(self) -> None:
         if self.closing is None:
@@ -107,6 +113,7 @@ class World:
     def __init__(self, seed: int, loop: SimulatedLoop) -> None:
         self.random = random = Random(seed)
         self.loop = loop
+        self.is_loud = seed % 5 == 0  # every hand-off is told of, and goes another way
         self.witness = Witness(loop.time)
         self.server = WatchedServer(LoopClock(loop), self.witness)
         # A waiting life is 5 s at most: a longer ttl behaves differently.
