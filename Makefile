@@ -5,7 +5,7 @@ export PYTHON
 BIN := .venv/bin
 WORKERS ?= 3 # processes that run tests: most of them wait for leases of real servers to end
 
-.PHONY: help demo test test-long test-pythons lint bench docs clean servers pytest
+.PHONY: help demo test test-long test-pythons lint bench figures charts docs clean servers pytest
 .NOTPARALLEL:
 
 help:
@@ -15,6 +15,8 @@ help:
 	@echo "make test-pythons  unit and cancellation tests on every newer Python found"
 	@echo "make lint          ruff and mypy"
 	@echo "make bench         a short benchmark matrix"
+	@echo "make figures       all figures of the docs measured again, each beside its floor: an hour and more"
+	@echo "make charts        the charts of README and docs, drawn from them"
 	@echo "make docs          the site, into site/"
 	@echo "make clean         remove virtualenvs, caches and what was built"
 
@@ -52,6 +54,15 @@ test-pythons:
 bench: servers
 	@.ci/venv .venv bench
 	@$(BIN)/python -m benchmarks
+
+figures: servers
+	@.ci/venv .venv bench
+	@rm -f docs/assets/benchmarks/results.json
+	@$(BIN)/python -m benchmarks.floors redis far zookeeper mysql --json docs/assets/benchmarks/results.json
+
+charts:
+	@.ci/venv .venv bench
+	@$(BIN)/python -m benchmarks.plot
 
 docs:
 	@.ci/venv .venv all,test,docs
