@@ -6,7 +6,6 @@ import fnmatch
 import heapq
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Protocol
 
 from aiodlock._core.ledger import Ledger
@@ -77,6 +76,7 @@ class _Line:
         self.queue: OrderedDict[TicketId, _Stand] = OrderedDict()  # those who wait, oldest first
         self.lives: list[tuple[float, int, _Stand]] = []  # heap: each stand, not after its end; some have left
         self.tombstones: dict[TicketId, tuple[float, GoneWhy]] = {}  # ids that never stand again, until when, and why
+        self.most_tombstones = _FEW  # until those whose time is over are looked for
         self.kept_until = 0.0
 
     def head(self) -> _Stand | None:
@@ -244,8 +244,9 @@ class MemoryServer:
                 line.remove(stand)
                 line.tombstones[stand.ticket.id] = now + _LAST_EPOCH_LIFE, GoneWhy.EXPIRED
                 swept = True
-        for ticket_id in list(takewhile(lambda i: line.tombstones[i][0] <= now, line.tombstones)):
-            del line.tombstones[ticket_id]
+        if len(line.tombstones) >= line.most_tombstones:
+            line.tombstones = {name: (until, why) for name, (until, why) in line.tombstones.items() if until > now}
+            line.most_tombstones = max(_FEW, 2 * len(line.tombstones))
         if swept:
             self._call_in(line, now)
 
