@@ -97,6 +97,7 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
 # Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
 LONG = {"cluster", "lock-table", "mysql", "mysql-looking", "redlock", "zookeeper"}
 ALL_LONG = {"zookeeper-3"}
+SLOW = {("mysql-looking", "one_at_a_time")}
 SHORT = {
     *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
     *(
@@ -128,8 +129,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         facts = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         backend, check = facts.get("backend", ""), facts.get("check")
-        is_short = check and check.name in SHORT and (backend, check.name) != ("mysql-looking", "one_at_a_time")
-        if backend in ALL_LONG or (backend in LONG and check and not is_short):
+        is_long = backend in LONG and check and (check.name not in SHORT or (backend, check.name) in SLOW)
+        if backend in ALL_LONG or is_long:
             item.add_marker(pytest.mark.long)
         if check and any(check.name in names for names in CANNOT.get(backend, {}).values()):
             left_out.append(item)
