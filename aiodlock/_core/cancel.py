@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-__all__ = ["finish", "insist", "stop"]
+__all__ = ["finish", "insist"]
 
 
 async def finish(work: asyncio.Future[Any], *, within: float) -> bool:
@@ -44,13 +44,6 @@ async def insist(step: Callable[[], Awaitable[object]]) -> None:
             return
         except asyncio.CancelledError:
             continue
-
-
-async def stop(task: asyncio.Future[Any]) -> None:
-    """Cancel *task* until it has ended: `asyncio.wait_for` of 3.11, which drivers use, can swallow a cancellation."""
-    while not task.done():
-        task.cancel()
-        await insist(lambda: asyncio.sleep(0))
 
 
 async def _wait(work: asyncio.Future[Any], loop: asyncio.AbstractEventLoop, seconds: float) -> None:

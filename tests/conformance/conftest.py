@@ -96,6 +96,7 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
 
 # Of these backends `make test` runs only what is shared by all kinds; `make test-long` runs everything.
 LONG = {"cluster", "lock-table", "mysql", "mysql-looking", "redlock", "zookeeper"}
+SLOW = {("mysql-looking", "one_at_a_time")}
 SHORT = {
     *(check.name for check in CHECKS if check.prove.__module__.endswith("conformance.verbs")),
     *(
@@ -149,9 +150,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_long(backend: str, check: Check | None) -> bool:
     if backend == "zookeeper-3":
         return check is None or check.name not in OF_AN_ENSEMBLE
-    if check is None or (backend, check.name) == ("mysql-looking", "one_at_a_time"):
-        return check is not None
-    return backend in LONG and check.name not in SHORT
+    return backend in LONG and check is not None and (check.name not in SHORT or (backend, check.name) in SLOW)
 
 
 @pytest.fixture(params=WORLDS)

@@ -12,7 +12,7 @@ from aiodlock.backends.mysql.link import StatementError
 from aiodlock.backends.mysql.packets import OutOfStepError, Result, Rows
 from aiodlock.errors import BackendDataError, BackendError
 
-__all__ = ["Alone", "Batch", "Decode", "Order", "Shortcut", "Statement"]
+__all__ = ["Alone", "Batch", "Decode", "Order", "Sender", "Shortcut", "Statement"]
 
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Rows, int], _T]

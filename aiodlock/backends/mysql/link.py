@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import asyncmy
 from asyncmy.constants.CLIENT import MULTI_STATEMENTS
 
-from aiodlock._core.cancel import stop
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.packets import GOODBYE, Reader, Refusal, Result, Rows, command
 from aiodlock.backends.mysql.queries import query
@@ -193,10 +193,18 @@ async def _connected(address: Address) -> Any:
     try:
         return await asyncio.shield(connecting)
     except asyncio.CancelledError:
-        await stop(connecting)
+        await _stop(connecting)
         if not connecting.cancelled() and connecting.exception() is None:
             connecting.result().close()
         raise
+
+
+async def _stop(task: asyncio.Future[Any]) -> None:
+    """Cancel *task* until it has ended: `asyncio.wait_for` of 3.11, which the driver uses, swallows some cancels."""
+    while not task.done():
+        task.cancel()
+        with suppress(asyncio.CancelledError):  # a further one of our own, which is raised already
+            await asyncio.sleep(0)
 
 
 async def _connect(address: Address) -> Any:
