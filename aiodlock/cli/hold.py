@@ -8,7 +8,7 @@ import os
 import signal
 from asyncio.subprocess import Process
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Self
 
 import typer
@@ -114,6 +114,8 @@ async def _end(process: Process, grace: float) -> None:
     finally:
         is_killed = signal_group(process.pid, signal.SIGKILL)
     if not is_killed and process.returncode is None:
+        with suppress(PermissionError):
+            process._transport.close()  # type: ignore[attr-defined] # collected open, it would try to kill, and complain
         raise Stop(f"process {process.pid} could not be ended, it is another user's: see to it", status=_FAILED)
     await process.wait()
 

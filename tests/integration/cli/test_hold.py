@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -173,31 +173,38 @@ async def test_cancelled_it_ends_the_command_and_releases(pipe: Pipe, life: Pipe
 
 
 @pytest.fixture(params=["nobody", "its children"])
-def foreign(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """A command that has become another user's, as sudo does: of its group we may signal nobody, or not it."""
-    groups, kill, killpg = list[int](), os.kill, os.killpg
+async def foreign(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[list[asyncio.subprocess.Process]]:
+    """Commands that have become another user's, as sudo does: of their groups we may signal nobody, or not them."""
+    started, start, kill = list[asyncio.subprocess.Process](), hold._start, os.kill
 
-    def refuse(group: int, number: int) -> None:
-        groups.append(group)
-        raise PermissionError(errno.EPERM, "Operation not permitted")
+    async def recorded(command: Sequence[str], held: aiodlock.Hold) -> asyncio.subprocess.Process:
+        started.append(await start(command, held))
+        return started[-1]
 
-    def signal_children(group: int, number: int) -> None:
-        groups.append(group)
+    def refuse(pid: int, number: int) -> None:
+        if pid in [process.pid for process in started]:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        kill(pid, number)
 
-    monkeypatch.setattr(os, "killpg", refuse if request.param == "nobody" else signal_children)
-    monkeypatch.setattr(os, "kill", lambda pid, number: kill(pid, number) if pid not in groups else refuse(pid, number))
-    yield groups
-    killpg(groups[0], signal.SIGKILL)
+    with monkeypatch.context() as denied:
+        denied.setattr(hold, "_start", recorded)
+        denied.setattr(os, "kill", refuse)
+        denied.setattr(os, "killpg", refuse if request.param == "nobody" else lambda group, number: None)
+        yield started
+    for process in started:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
 
 async def test_a_command_of_another_user_that_cannot_be_ended_is_told(
-    foreign: list[int], pipe: Pipe, capsys: pytest.CaptureFixture[str]
+    foreign: list[asyncio.subprocess.Process], pipe: Pipe, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A signal that cannot be passed on is one line; so is the command that runs on after the loss, and why."""
     async with aiodlock.connect("memory://lost") as locks, aiodlock.connect("memory://lost") as others:
-        running = asyncio.create_task(
-            run_holding(locks.lock("k"), ["sh", "-c", f"echo >{pipe.path}; sleep 100"], grace=0)
-        )
+        script = f"echo >{pipe.path}; sleep 100"
+        running = asyncio.create_task(run_holding(locks.lock("k"), ["sh", "-c", script], grace=0))
         await pipe.read()
         os.kill(os.getpid(), signal.SIGUSR1)
         await others.lock("k").force_release()
@@ -205,10 +212,8 @@ async def test_a_command_of_another_user_that_cannot_be_ended_is_told(
             await running
     assert stop.value.status == 125
     assert "lock 'k' was lost" in stop.value.__notes__[0]
-    assert (
-        capsys.readouterr().err
-        == f"aiodlock: SIGUSR1 was not passed on to process {foreign[0]}: it is another user's\n"
-    )
+    said = f"aiodlock: SIGUSR1 was not passed on to process {foreign[0].pid}: it is another user's\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.fixture
