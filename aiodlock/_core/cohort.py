@@ -202,7 +202,7 @@ class Cohort(Tickets):
         if not place.holds or place.unanswered:  # a join still on its way must not make it stand again
             place.leave()
         else:
-            self.engine.lost[place.ticket.id] = place
+            self.engine.lost(place)
         self.balance()
 
     def company_changed(self, place: Place) -> None:

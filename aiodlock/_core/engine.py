@@ -7,6 +7,7 @@ import itertools
 import math
 import secrets
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -79,7 +80,7 @@ class Engine:
         self.waiting = 0
         self.batch = SHORTEST_BATCH  # how long a ticket is handed on in company
         self.places: dict[TicketId, Place] = {}
-        self.lost: weakref.WeakValueDictionary[TicketId, Place] = weakref.WeakValueDictionary()  # still in blocks
+        self._lost: deque[Place] = deque()  # lost, and not left yet: some task may still be in its block
         self.leaving = Leaving(self.loop)
         self.watchdog = Watchdog(clock, self._visit)
         self.work = Supervisor(self._report)
@@ -207,6 +208,12 @@ class Engine:
         if not self._ending and self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
+    def lost(self, place: Place) -> None:
+        """Hear of a place that leaves when its blocks have ended; until its life is over, closing leaves it too."""
+        while self._lost and (self._lost[0].left is not None or self._lost[0].over_at <= self.now()):
+            self._lost.popleft()
+        self._lost.append(place)
+
     # --- calls and visits --------------------------------------------------------------------------------------
 
     def on_call(self, call: Call) -> None:
@@ -286,7 +293,7 @@ class Engine:
             cohort.fail(_closed)
             cohort.retire()  # whoever comes now asks for another, and hears that we are closed
         self.latches.fail(_closed)
-        places = [*self.places.values(), *(place for place in self.lost.values() if place.left is None)]
+        places = [*self.places.values(), *(place for place in self._lost if place.left is None)]
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}
         for place in places:
             place.lose("its client was closed")

@@ -55,7 +55,6 @@ class Place:
     """The client's side of one ticket. It follows the protocol; its cohort decides what to do with it."""
 
     __slots__ = (
-        "__weakref__",
         "answered",
         "asked_since",
         "asked_to_go",

@@ -55,9 +55,6 @@ CANNOT: dict[str, dict[str, tuple[str, ...]]] = {
             "a_holder_of_any_kind_can_be_asked_to_go",
         ),
     },
-    "mysql-looking": {
-        "nobody tells of company: a ticket is given up after a batch": ("a_lingering_ticket_gives_way",),
-    },
 }
 
 _AS_REDLOCK = [name for names in CANNOT["redlock"].values() for name in names]

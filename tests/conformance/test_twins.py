@@ -34,7 +34,7 @@ from aiodlock._core.retries import Retries
 from aiodlock.backends.memory import MemoryBackend, MemoryServer
 from aiodlock.testing.conformance import CHECKS, MemoryWorld, run
 from tests.conformance import twins_of_kinds  # noqa: F401 (registers its own)
-from tests.conformance.twins import TWINS, caught_by, deaf_to
+from tests.conformance.twins import TWINS, caught_by, deaf_to, sort_queue
 
 BY_NAME = {check.name: check for check in CHECKS}
 
@@ -120,7 +120,7 @@ def a_light_ticket_overtakes(patch: pytest.MonkeyPatch) -> None:
     call_in = MemoryServer._call_in
 
     def lightest_first(self: MemoryServer, line: Any, now: float, **settings: Any) -> None:
-        line.queue = type(line.queue)(sorted(line.queue, key=lambda stand: stand.weight))
+        sort_queue(line, lambda stand: stand.weight)
         call_in(self, line, now, **settings)
 
     patch.setattr(MemoryServer, "_call_in", lightest_first)
@@ -131,7 +131,7 @@ def the_last_one_is_served_first(patch: pytest.MonkeyPatch) -> None:
     call_in = MemoryServer._call_in
 
     def newest_first(self: MemoryServer, line: Any, now: float, **settings: Any) -> None:
-        line.queue = type(line.queue)(sorted(line.queue, key=lambda stand: -stand.serial))
+        sort_queue(line, lambda stand: -stand.serial)
         call_in(self, line, now, **settings)
 
     patch.setattr(MemoryServer, "_call_in", newest_first)
@@ -465,7 +465,7 @@ def the_order_is_that_of_clients_clocks(patch: pytest.MonkeyPatch) -> None:
     call_in, shifts = MemoryServer._call_in, {"client-1": 3_600.0, "client-2": -3_600.0}
 
     def by_their_clocks(self: MemoryServer, line: Any, now: float, **settings: Any) -> None:
-        line.queue = type(line.queue)(sorted(line.queue, key=lambda s: s.since + shifts.get(s.ticket.owner, 0.0)))
+        sort_queue(line, lambda stand: stand.since + shifts.get(stand.ticket.owner, 0.0))
         call_in(self, line, now, **settings)
 
     patch.setattr(MemoryServer, "_call_in", by_their_clocks)

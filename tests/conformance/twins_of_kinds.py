@@ -18,7 +18,7 @@ from aiodlock._core.shared import SharedCohort
 from aiodlock.backends.memory import MemoryServer
 from aiodlock.locks import agreement, multi, race, rwlock, segmented, semaphore
 from aiodlock.locks.base import Synchronizer
-from tests.conformance.twins import caught_by, deaf_to
+from tests.conformance.twins import caught_by, deaf_to, sort_queue
 
 # --- the line ------------------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def who_fits_overtakes(patch: pytest.MonkeyPatch) -> None:
     call_in = MemoryServer._call_in
 
     def lightest_first(self: MemoryServer, line: Any, now: float, **settings: Any) -> None:
-        line.queue = type(line.queue)(sorted(line.queue, key=lambda stand: stand.weight))
+        sort_queue(line, lambda stand: stand.weight)
         call_in(self, line, now, **settings)
 
     patch.setattr(MemoryServer, "_call_in", lightest_first)

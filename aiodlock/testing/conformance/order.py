@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from aiodlock.client import LockClient
 from aiodlock.clock import Clock, SystemClock, Timer
-from aiodlock.errors import AcquireTimeoutError
+from aiodlock.errors import AcquireTimeoutError, UnsupportedError
 from aiodlock.policy import Poll, Retry
 from aiodlock.testing.conformance.check import check, raises
 from aiodlock.testing.conformance.world import World
@@ -194,8 +194,15 @@ async def retrying_never_stands_in_line(world: World) -> None:
 
 @check()
 async def a_lingering_ticket_gives_way(world: World) -> None:
-    """It is kept for the next local task, seen as taken by a try, and given up when somebody waits."""
+    """It is kept for the next local task, seen as taken by a try, and given up when somebody waits.
+
+    Refused where nobody tells of that.
+    """
     mine, other = await world.clients(2)
+    if not world.capabilities.pushes:
+        with raises(UnsupportedError):
+            mine.lock(world.key(), linger=1.0)
+        return
     lock = mine.lock(world.key(), ttl=world.ttl, linger=30 * world.ttl)
     async with lock:
         pass

@@ -68,7 +68,7 @@ async def test_who_tries_again_and_again_keeps_nothing(
             await locks.lock(key).acquire(0.3)
     for client in (locks, other):
         assert isinstance(client.backend, RedlockBackend)
-        assert client.backend._stands == {}
+        await until(lambda backend=client.backend: not backend._stands)  # type: ignore[misc] # the last of five may answer late
 
 
 async def test_who_does_not_give_back_is_found(

@@ -46,7 +46,7 @@ async def test_that_finds_a_login_that_is_not_repeated(
         object.__setattr__(self.address, "credentials", credentials)
 
     monkeypatch.setattr(Session, "_prepare", only_once)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(BackendError, match="InvalidACL"):
         await _go_on_after_a_reconnect(proxy, "owned-2", key)
 
 

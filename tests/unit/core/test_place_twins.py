@@ -11,6 +11,7 @@ import pytest
 from aiodlock._core.fence import split
 from aiodlock._core.line import Called, Inside
 from aiodlock._core.place import Place
+from aiodlock.errors import BackendError
 from tests.fuzz.twins import handed_on_after_leaving
 from tests.unit.core import test_place
 from tests.unit.core.twins import Break, fails, set_to
@@ -51,7 +52,8 @@ def _silence_is_consent(patch: pytest.MonkeyPatch) -> None:
     renewed = Place.renewed
 
     def assume(self: Place, sent_at: float, knew_inside: bool, answer: Any) -> None:
-        renewed(self, sent_at, knew_inside, answer or Inside(split(self.fence)[0], self.ticket.ttl))
+        consent = Inside(split(self.fence)[0], self.ticket.ttl)
+        renewed(self, sent_at, knew_inside, consent if isinstance(answer, BackendError) else answer)
 
     patch.setattr(Place, "renewed", assume)
 
