@@ -64,8 +64,8 @@ class Synchronizer(Generic[_HoldT]):
     async def acquire(self, wait: float | Default | None = DEFAULT) -> _HoldT:
         """Wait for the lock at most *wait* seconds (None: for ever; left out: the lock's own) and return the hold.
 
-        Raise `AcquireTimeoutError` when the time is over, and `BackendUnavailableError` when the server was silent for
-        one ttl.
+        Raise `AcquireTimeoutError` when the time is over, `BackendUnavailableError` when the server was silent for one
+        ttl, and another `BackendError` at once when it refuses for good.
 
         Cancellation: nothing is left behind. The ticket leaves in the background, also one whose join is under way.
         """
