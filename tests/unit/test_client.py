@@ -39,6 +39,15 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+async def stay_and_tidy_up(client: LockClient) -> None:
+    """Be in a block until it is cancelled, and half a second longer."""
+    async with client.lock("k"):
+        try:
+            await asyncio.sleep(1_000)
+        finally:
+            await asyncio.sleep(0.5)
+
+
 # --- opening -----------------------------------------------------------------------------------------------
 
 
@@ -267,16 +276,8 @@ async def test_holds_that_were_lost_before_are_left_too(other: LockClient) -> No
 
 async def test_a_second_close_waits_for_the_first(other: LockClient) -> None:
     """Whoever closes may rely on it."""
-
-    async def work() -> None:
-        async with client.lock("k"):
-            try:
-                await asyncio.sleep(1_000)
-            finally:
-                await asyncio.sleep(0.5)
-
     client = await connect().start()
-    task = asyncio.create_task(work())
+    task = asyncio.create_task(stay_and_tidy_up(client))
     await settle()
     first = asyncio.create_task(client.aclose())
     await settle()
@@ -344,16 +345,8 @@ async def test_closing_is_bounded_with_a_dead_server(dead: str) -> None:
 
 async def test_a_cancelled_close_closes(other: LockClient) -> None:
     """Then the cancellation goes on."""
-
-    async def work() -> None:
-        async with client.lock("k"):
-            try:
-                await asyncio.sleep(1_000)
-            finally:
-                await asyncio.sleep(0.5)
-
     client = await connect().start()
-    block = asyncio.create_task(work())
+    block = asyncio.create_task(stay_and_tidy_up(client))
     await settle()
     task = asyncio.create_task(client.aclose())
     await asyncio.sleep(0.1)
