@@ -147,7 +147,7 @@ class Engine:
         place.renewed(sent_at, inside, answer)
         if answer is None or isinstance(answer, BackendError):
             place.lease_until = before
-            hint = f"no answer for {ticket.line.key!r}: its lease is as it was, try again"
+            hint = f"{ticket.line.key!r} was not extended: its lease is as it was, try again"
             raise BackendUnavailableError(hint) from answer
 
     async def ask(self, verb: Awaitable[T]) -> T:
