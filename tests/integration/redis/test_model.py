@@ -211,7 +211,25 @@ FAULTS = {
     "any join resizes": ("if line.inside + line.waiting == 0 then line.size", "if true then line.size"),
     "company is not told": ("elseif line.first == id then line.telling = line.head end", "end"),
     "nobody is called": ("publish(channel, 'I '", "local _ = ('I '"),
-    "leaving forgets who waits": ("if is_plain and waiting == 0 then", "if is_plain then"),
+    "one forgets who waits": (
+        "if line.waiting > 0 or line.grave ~= '' then return end",
+        "if line.grave ~= '' then return end",
+    ),
+    "one forgets the buried": (
+        "if line.waiting > 0 or line.grave ~= '' then return end",
+        "if line.waiting > 0 then return end",
+    ),
+    "one has another's epoch": ("if not r or r.epoch ~= line.last then return end", "if not r then return end"),
+    "one leaves for another unheard": (
+        "if head == id and channel == client and now < ends",
+        "if head == id and now < ends",
+    ),
+    "one who leaves is any one": (
+        "if head == id and channel == client and now < ends",
+        "if channel == client and now < ends",
+    ),
+    "handed to one of many as to one": ("if waiting == 1 and grave == '' then", "if grave == '' then"),
+    "the buried go with the last": ("== 0 and line.graves <= now then", "== 0 then"),
     "handed to one of several": ("if weight == size and ends > now then", "if ends > now then"),
     "handed to the heir's heir": ("first, next, tail, '', '', grave", "next, next, tail, '', '', grave"),
     "handed on, and waiting still": ("waiting - 1, serial", "waiting, serial"),

@@ -264,7 +264,7 @@ async def test_who_looks_clears_away_the_dead_ahead(client: Client, ticket: Make
     for _ in range(2):
         await client.answer(last)
     tickets = [field for field in await client.do("HVALS", client.key(last.line)) if field[:1] == b"\0"]
-    assert len(tickets) - 1 == 3  # the header begins with such a byte as well
+    assert len(tickets) == 3
 
 
 async def test_many_dead_inside_are_swept_in_bounded_steps(client: Client, ticket: Make) -> None:
@@ -539,8 +539,8 @@ async def test_inspect_passes_over_what_is_not_ours_and_what_is_broken(connect: 
     await client.backend.join(replace(odd, owner="who"))
     await client.do("HSET", b"mixed:{\xff}:lock", "field", "value")
     await client.do("HSET", "mixed:{garbage}:lock", "line", "garbage")
-    record = await client.do("HGET", client.key(odd.line), "tt")
-    await client.do("HSET", client.key(odd.line), "tt", record.replace(b"who", b"w\xffo"))
+    header = await client.do("HGET", client.key(odd.line), "line")
+    await client.do("HSET", client.key(odd.line), "line", header.replace(b"who", b"w\xffo"))
     assert [row.key for row in await client.backend.inspect("*", "*")] == ["good"]
     for key in ("garbage", "odd"):
         with pytest.raises(BackendDataError):

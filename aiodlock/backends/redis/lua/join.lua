@@ -10,32 +10,30 @@
 
 local id, instead_of, client = ARGV[3], ARGV[5], ARGV[2]
 local weight, own_size, ttl, life, most, owner = struct.unpack('<ddddds', ARGV[6])
-local ids = instead_of == '' and { id } or { id, instead_of }
 --#include header.lua
 
 -- Nobody here: nothing to link, nobody to call. The same as below, at half the price.
-if inside + waiting == 0 and not packed[2] and weight <= own_size then
+if form == NONE and weight <= own_size then
+  local _, last, kept = 0, 0, 0
+  if header then _, last, kept = struct.unpack(EMPTY, header) end
   local ends = now + ttl
-  local till = math.max(ends + KEPT, graves)
-  local is_late = till > kept
-  if is_late then kept = till + SLACK end
-  last, serial = math.max(last + 1, math.floor(now / 16)), serial + 1
-  redis.call('HSET', KEY,
-    'line', struct.pack(HEADER, own_size, last, weight, 1, 0, serial, ends, FAR, kept, graves, id, '', id, '', '', grave, newest),
-    't' .. id, struct.pack(RECORD, 0, weight, ends, now, last, serial, '', '', client, owner))
+  local is_late = ends + KEPT > kept
+  if is_late then kept = ends + KEPT + SLACK end
+  last = math.max(last + 1, math.floor(now / 16))
+  redis.call('HSET', KEY, 'line', struct.pack(LONE, ONE, last, kept, own_size, weight, ends, now, id, client, owner))
   if ARGV[1] ~= '' then redis.call('HSET', KEY, 'name', ARGV[1]) end
   if is_late then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
-  return { 'inside', last, ends - now, 0, own_size }
+  return { 'inside', last, ttl, 0, own_size }
 end
+
+local ids = instead_of == '' and { id } or { id, instead_of }
 --#include line.lua
 
 local function append(ends)
   if line.inside + line.waiting == 0 and ARGV[1] ~= '' then redis.call('HSET', KEY, 'name', ARGV[1]) end
   line.serial, line.waiting = line.serial + 1, line.waiting + 1
-  records[id] = {
-    gone = 0, weight = weight, ends = ends, since = now, epoch = 0, serial = line.serial,
-    prev = line.tail, next = '', client = client, owner = owner,
-  }
+  local record = new_record(weight, ends, now, client, owner)
+  records[id], record.serial, record.prev = record, line.serial, line.tail
   if line.tail ~= '' then read(line.tail).next = id touch(line.tail) else line.head = id end
   if line.first == '' then line.first = id end
   line.tail, line.removed[id] = id, nil

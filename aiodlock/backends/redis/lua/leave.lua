@@ -5,42 +5,51 @@
 -- answer   nothing
 
 local client, id, remembered = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local ids = { id }
 --#include header.lua
 
 -- The only one inside goes, and there is nothing to sweep: the two ways below are the same as the general one, at half its
 -- price.
-local is_plain = packed[2] and inside == 1 and head == id and now < soonest and remembered == 0 and
-  client == select(3, struct.unpack('sss', packed[2], LINKS))
-if is_plain and waiting == 0 then -- nobody to link, nobody to call
-  local till = math.max(now + KEPT, graves)
-  local is_wrong = till > kept or kept > till + 3 * SLACK
-  if is_wrong then kept = till + SLACK end
-  redis.call('HDEL', KEY, 't' .. id) -- first: see take_no_memory
-  redis.call('HSET', KEY,
-    'line', struct.pack(HEADER, size, last, 0, 0, 0, serial, FAR, FAR, kept, graves, '', '', '', '', '', grave, newest))
-  if is_wrong then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
-  return
-end
-local heir = is_plain and redis.call('HGET', KEY, 't' .. first)
-if heir then
-  local _, weight, ends, since, _, nth, _, next, channel, owner = struct.unpack(RECORD, heir)
-  if weight == size and ends > now then -- it fills the line: nobody else to call
-    local till = math.max(ends + KEPT, graves)
-    local is_late = till > kept
-    if is_late then kept = till + SLACK end
-    last = math.max(last + 1, math.floor(now / 16))
-    redis.call('HDEL', KEY, 't' .. id)
-    redis.call('HSET', KEY,
-      'line', struct.pack(HEADER,
-        size, last, weight, 1, waiting - 1, serial, ends, FAR, kept, graves, first, next, tail, '', '', grave, newest),
-      't' .. first, struct.pack(RECORD, 0, weight, ends, since, last, nth, '', next, channel, owner))
-    if is_late then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
-    --#include call.lua
-    if channel ~= '' then call(channel, first, last, waiting > 1) end
+if form == ONE and remembered == 0 then -- nobody to link, nobody to call
+  local _, last, kept, _, _, ends, _, head, channel = struct.unpack(LONE, header)
+  if head == id and channel == client and now < ends then
+    local is_wrong = now + KEPT > kept or kept > now + KEPT + 3 * SLACK
+    if is_wrong then kept = now + KEPT + SLACK end
+    redis.call('HDEL', KEY, '') -- first: see take_no_memory
+    redis.call('HSET', KEY, 'line', struct.pack(EMPTY, NONE, last, kept))
+    if is_wrong then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
     return
   end
 end
+if form == SEVERAL and remembered == 0 then -- one who fills the line follows: nobody else to call
+  local _, size, last, _, inside, waiting, serial, soonest, _, kept, graves, head, first, tail, _, _, grave, newest =
+    struct.unpack(HEADER, header)
+  local pair = inside == 1 and waiting > 0 and head == id and now < soonest and
+    redis.call('HMGET', KEY, 't' .. id, 't' .. first)
+  if pair and client == select(9, struct.unpack(RECORD, pair[1])) then
+    local _, weight, ends, since, _, nth, _, next, channel, owner = struct.unpack(RECORD, pair[2])
+    if weight == size and ends > now then
+      local till = math.max(ends + KEPT, graves)
+      local is_late = till > kept
+      if is_late then kept = till + SLACK end
+      last = math.max(last + 1, math.floor(now / 16))
+      if waiting == 1 and grave == '' then
+        redis.call('HDEL', KEY, 't' .. id, 't' .. first)
+        redis.call('HSET', KEY, 'line', struct.pack(LONE, ONE, last, kept, size, weight, ends, since, first, channel, owner))
+      else
+        redis.call('HDEL', KEY, 't' .. id)
+        redis.call('HSET', KEY,
+          'line', struct.pack(HEADER, SEVERAL,
+            size, last, weight, 1, waiting - 1, serial, ends, FAR, kept, graves, first, next, tail, '', '', grave, newest),
+          't' .. first, struct.pack(RECORD, 0, weight, ends, since, last, nth, '', next, channel, owner))
+      end
+      if is_late then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
+      --#include call.lua
+      if channel ~= '' then call(channel, first, last, waiting > 1) end
+      return
+    end
+  end
+end
+local ids = { id }
 --#include line.lua
 
 part(id, client)

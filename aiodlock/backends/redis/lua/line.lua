@@ -1,37 +1,61 @@
--- What moves a line: included textually after header.lua and whatever a script does without it.
+-- What moves a line: included textually after header.lua, after `ids`, the tickets that are asked for, and after whatever a
+-- script does without it.
 --
--- What is read is kept in `records`, what changed is written once, at the end. State is in one table, not in header.lua's
--- locals: every call makes these functions anew, and each local that one catches costs.
+-- What is read is kept in `records`, what changed is written once, at the end. State is in one table, not in locals: every
+-- call makes these functions anew, and each local that one catches costs.
 
 --#include call.lua
 local records = {}
 local line = {
-  size = size, last = last, used = used, inside = inside, waiting = waiting, serial = serial,
-  soonest = soonest, least = least, kept = kept, graves = graves,
-  head = head, first = first, tail = tail, cursor = cursor, telling = telling, grave = grave, newest = newest,
+  size = 0, last = 0, used = 0, inside = 0, waiting = 0, serial = 0, soonest = FAR, least = FAR, kept = 0, graves = 0,
+  head = '', first = '', tail = '', cursor = '', telling = '', grave = '', newest = '',
   dirty = false, needed = now + KEPT, changed = {}, removed = {}, called = {}, messages = {},
 }
+
+local function new_record(weight, ends, since, client, owner)
+  return {
+    gone = 0, weight = weight, ends = ends, since = since, epoch = 0, serial = 0, prev = '', next = '', client = client, owner = owner,
+  }
+end
 
 local function remember(id, packed)
   local record = false
   if packed then
-    local gone, weight, ends, since, epoch, serial, prev, next, client, owner = struct.unpack(RECORD, packed)
-    record = {
-      gone = gone, weight = weight, ends = ends, since = since, epoch = epoch, serial = serial,
-      prev = prev, next = next, client = client, owner = owner,
-    }
+    record = {}
+    record.gone, record.weight, record.ends, record.since, record.epoch, record.serial, record.prev, record.next, record.client,
+      record.owner = struct.unpack(RECORD, packed)
   end
   records[id] = record
   return record
 end
 
-for i, id in ipairs(ids) do remember(id, packed[i + 1]) end
-
 local function read(id)
   local record = records[id]
-  if record == nil then record = remember(id, redis.call('HGET', KEY, 't' .. id)) end
+  if record == nil then record = remember(id, form > ONE and redis.call('HGET', KEY, 't' .. id)) end
   return record
 end
+
+if form == ONE then
+  local _, last, kept, size, weight, ends, since, id, client, owner = struct.unpack(LONE, header)
+  line.last, line.kept, line.size, line.used, line.inside, line.soonest = last, kept, size, weight, 1, ends
+  line.serial, line.head, line.tail = 1, id, id
+  records[id] = new_record(weight, ends, since, client, owner)
+  records[id].epoch, records[id].serial, line.changed[id] = last, 1, true
+elseif form == NONE then
+  if header then line.last, line.kept = select(2, struct.unpack(EMPTY, header)) end
+else
+  form = SEVERAL
+  line.size, line.last, line.used, line.inside, line.waiting, line.serial, line.soonest, line.least, line.kept, line.graves,
+    line.head, line.first, line.tail, line.cursor, line.telling, line.grave, line.newest =
+    select(2, struct.unpack(HEADER, header))
+  if ids[2] then
+    local fields = {}
+    for i, id in ipairs(ids) do fields[i] = 't' .. id end
+    local packed = redis.call('HMGET', KEY, unpack(fields))
+    for i, id in ipairs(ids) do remember(id, packed[i]) end
+  end
+end
+for _, id in ipairs(ids) do read(id) end
 
 local function touch(id)
   line.changed[id], line.dirty = true, true
@@ -70,9 +94,8 @@ local function bury(id, gone, ends)
   if old then
     old.gone, old.ends = gone, math.max(old.ends, ends)
   else
-    records[id] = {
-      gone = gone, weight = 0, ends = ends, since = now, epoch = 0, serial = 0, prev = '', next = '', client = '', owner = '',
-    }
+    records[id] = new_record(0, ends, now, '', '')
+    records[id].gone = gone
     if line.newest ~= '' then read(line.newest).next = id touch(line.newest) else line.grave = id end
     line.newest, line.removed[id] = id, nil
   end
@@ -213,9 +236,23 @@ local function expiry()
   return math.ceil(line.kept / 1000)
 end
 
+-- Return the header of a line that is nothing but its header, if it is one: its tickets are not written beside it.
+local function short_header()
+  if line.waiting > 0 or line.grave ~= '' then return end
+  if line.inside == 0 then return struct.pack(EMPTY, NONE, line.last, line.kept) end
+  local r = line.inside == 1 and read(line.head)
+  if not r or r.epoch ~= line.last then return end
+  line.removed[line.head], line.changed = true, {}
+  return struct.pack(LONE, ONE, line.last, line.kept, line.size, r.weight, r.ends, r.since, line.head, r.client, r.owner)
+end
+
 local function save()
+  if line.grave ~= '' and line.inside + line.waiting == 0 and line.graves <= now then -- nothing is left to be remembered
+    redis.call('DEL', KEY)
+    line.grave, line.newest, line.graves, line.kept = '', '', 0, 0
+  end
   local expire_at = expiry()
-  local fields = { 'line', struct.pack(HEADER,
+  local fields = { 'line', short_header() or struct.pack(HEADER, SEVERAL,
     line.size, line.last, line.used, line.inside, line.waiting, line.serial, line.soonest, line.least, line.kept, line.graves,
     line.head, line.first, line.tail, line.cursor, line.telling, line.grave, line.newest) }
   for id in pairs(line.changed) do
