@@ -159,7 +159,11 @@ class Cohort(Tickets):
         """Take an ownership that has ended; return what there is to wait for on the server."""
         place = hold._place
         place.holds = ()
-        return self._serve_next(place, now) if place.state is INSIDE else place.leave()
+        if place.state is not INSIDE:
+            return place.leave()
+        if self.waiters or self._coming or self._linger:
+            return self._serve_next(place, now)
+        return self._let_go(place)
 
     # --- a place reports ---------------------------------------------------------------------------------------
 
@@ -301,7 +305,7 @@ class Cohort(Tickets):
             self.engine.watchdog.watch(place, min(place.idle_until, now + place.life / 3))
 
     def _let_go(self, place: Place) -> asyncio.Future[None]:
-        self.disown(place)
         left = place.leave()
+        self.disown(place)
         self.balance()
         return left

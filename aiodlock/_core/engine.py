@@ -218,7 +218,12 @@ class Engine:
 
     def on_call(self, call: Call) -> None:
         """Bring a call of the server to the place it is for; one for nobody here is answered by leaving."""
-        if isinstance(call, Reconnected):
+        if isinstance(call, Called):
+            if place := self.places.get(call.id):
+                place.called(call)
+            else:  # Buried: a join of it may still be on its way.
+                self.work.own(self.backend.leave(Ticket(call.line, call.id), bury=True), lambda _: None)
+        elif isinstance(call, Reconnected):
             self._catch_up()
         elif isinstance(call, Opened):
             self.latches.look(call.line)
@@ -226,9 +231,6 @@ class Engine:
             self.emit(BackendChanged(call.state))
         elif place := self.places.get(call.id):
             self._hear(place, call)
-        elif isinstance(call, Called):
-            # Buried: a join of it may still be on its way.
-            self.work.own(self.backend.leave(Ticket(call.line, call.id), bury=True), lambda _: None)
 
     def _catch_up(self) -> None:
         """Repeat at once what had no answer, then look what was missed: nobody waits for a pause of the outage.
@@ -244,10 +246,8 @@ class Engine:
             self.renew(asked)
         self.latches.look_at_all()
 
-    def _hear(self, place: Place, call: Called | CompanyCame | TicketGone | AskedToGo) -> None:
+    def _hear(self, place: Place, call: CompanyCame | TicketGone | AskedToGo) -> None:
         match call:
-            case Called():
-                place.called(call)
             case CompanyCame():
                 place.hear_company(True)
             case TicketGone():

@@ -54,24 +54,21 @@ _MOVES = {WAITING: {INSIDE, GONE}, INSIDE: {GONE}, GONE: set[PlaceState]()}
 class Place:
     """The client's side of one ticket. It follows the protocol; its cohort decides what to do with it."""
 
+    # A place is made for every acquire that asks the server: what is seldom looked at is a class default.
     __slots__ = (
+        "__dict__",
         "answered",
         "asked_since",
         "asked_to_go",
-        "believed_at",
         "cohort",
         "company",
         "company_since",
         "deadline",
         "engine",
-        "failure",
         "fence",
         "holds",
-        "idle_until",
         "instead_of",
-        "last",
         "last_fence",
-        "lease_until",
         "left",
         "life",
         "over_at",
@@ -86,36 +83,32 @@ class Place:
         "via",
     )
 
-    def __init__(self, cohort: Cohort, ticket: Ticket) -> None:
+    lease_until = math.inf  # when a lease that is not renewed ends, whatever shorter lives the server gives
+    idle_until = math.inf  # kept that long although nobody is inside
+    failure: BackendError | None = None  # of the last request without an answer
+    believed_at = 0.0  # when the last request answered Waiting was sent
+    last = 0  # the line's last epoch, as told then
+
+    def __init__(self, cohort: Cohort, ticket: Ticket, queue: bool, instead_of: Place | None) -> None:
         self.cohort = cohort
         self.engine = cohort.engine
         self.ticket = ticket
-        self.queue = True  # whether to stay in line where it is not free
-        self.instead_of: Place | None = None  # what leaves in the same step
+        self.queue = queue  # whether to stay in line where it is not free
+        self.instead_of = instead_of  # what leaves in the same step
         self.state = WAITING
         self.life = cohort.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
-        self.fence = 0  # of the last ownership handed out
-        self.last_fence = 0  # of the last one that can be: its count is used up then
+        self.fence = self.last_fence = 0  # of the last ownership handed out, and of the last that can be
         self.holds: Collection[Hold] = ()
-        self.served = False  # whether it was ever handed out
-        self.deadline = 0.0  # until when we believe that we are inside
-        self.until = 0.0  # until when it may be handed to another local task
-        self.lease_until = math.inf  # when a lease that is not renewed ends, whatever shorter lives the server gives
-        self.idle_until = math.inf  # kept that long although nobody is inside
-        self.company = False
+        self.deadline = self.until = 0.0  # until when we believe that we are inside, and may hand it on here
         self.company_since = 0.0
-        self.asked_to_go = False
+        self.served = self.company = self.asked_to_go = False  # served: whether it was ever handed out
         # Protocol
         self.answered = False
         self.asked_since: float | None = None  # first request since the last answer
-        self.failure: BackendError | None = None  # of the last request without an answer
-        self.believed_at = 0.0  # when the last request answered Waiting was sent
         self.over_at = 0.0  # when the server has surely ended the ticket, if nothing more is sent
-        self.last = 0
+        self.pauses = self.unanswered = 0  # unanswered: joins without an answer; the id is in doubt
         self.via = -1
-        self.unanswered = 0  # joins without an answer: the id is in doubt
-        self.pauses = 0
         self.slot: float | None = None  # the watchdog's
         self.left: asyncio.Future[None] | None = None
 
@@ -126,12 +119,12 @@ class Place:
 
     def join(self) -> None:
         """Send the join, again if need be: with the same id, and with the leaving it may stand for."""
-        engine, ticket, life = self.engine, self.ticket, self.life
-        sent_at = self._sending(ticket.ttl)
+        engine, life = self.engine, self.life
+        sent_at = self._sending(self.ticket.ttl)
         self.unanswered += 1
         old = self.instead_of.ticket.id if self.instead_of is not None else None
-        engine.watchdog.watch(self, sent_at + life / 3, slack=life / 32)
-        verb = engine.backend.join(ticket, queue=self.queue, instead_of=old)
+        engine.watchdog.watch(self, sent_at + life / 3, life / 32)
+        verb = engine.backend.join(self.ticket, queue=self.queue, instead_of=old)
         engine.work.see(verb, partial(self._joined, sent_at))
 
     def join_later(self, failed: Place) -> None:
@@ -149,10 +142,11 @@ class Place:
     def leave(self) -> asyncio.Future[None]:
         """Give the place up for good; the future is done when the server confirmed it, or its life is over."""
         if self.left is None:
-            self.end()
+            verb = self.engine.backend.leave(self.ticket, bury=self.unanswered > 0)  # first: somebody may wait for it
             self.left = asyncio.Future(loop=self.engine.loop)
+            self.end()
             self.engine.leaving.add(self)
-            self._send_leave()
+            self.engine.work.see(verb, self._left)
             if self.instead_of is not None:
                 self.instead_of.leave()  # whether it left with our join is not known
         return self.left
@@ -189,7 +183,8 @@ class Place:
             self.hear_company(call.company)
         elif self.engine.trusts_calls and self.answered and call.via == self.via and call.epoch > self.last:
             life = self.ticket.waiting_life
-            self.company = self.company or call.company
+            if call.company:
+                self.company = True
             self._enter(call.epoch, life, deadline_of(self.believed_at, life), self.engine.now())
         else:
             self.look()
@@ -276,7 +271,7 @@ class Place:
         if renewal <= now + slack:  # it had little left when it was called, or the last renewal gave it nothing
             renewal = now + third
         if self.is_renewed and renewal < due:
-            self.engine.watchdog.watch(self, renewal, slack=slack)
+            self.engine.watchdog.watch(self, renewal, slack)
         else:
             self.engine.watchdog.watch(self, due)
 
@@ -329,7 +324,8 @@ class Place:
                 deadline = deadline_of(sent_at, answer.remaining)
                 if not self.cohort.renews:
                     self.lease_until = sent_at + self.ticket.ttl
-                self.company = self.company or answer.company
+                if answer.company:
+                    self.company = True
                 self._enter(answer.epoch, answer.remaining, deadline, now)
             case Inside():
                 self._stay(deadline_of(sent_at, answer.remaining), answer)

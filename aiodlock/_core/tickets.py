@@ -169,8 +169,7 @@ class Tickets(Waiters):
 
     def _stand(self, *, instead_of: Place | None = None, after: Place | None = None) -> None:
         queues = self._retries is None and (not self.tries or self.live() > 0)
-        place = Place(self, self._ticket())  # type: ignore[arg-type]
-        place.queue, place.instead_of = queues, instead_of
+        place = Place(self, self._ticket(), queues, instead_of)  # type: ignore[arg-type]
         self.standing[place] = None
         self.engine.places[place.ticket.id] = place
         if after is None:

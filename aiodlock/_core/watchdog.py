@@ -32,7 +32,7 @@ class Watchdog:
         self._timer: Timer | None = None
         self._armed_for = float("inf")
 
-    def watch(self, place: Place, due: float, *, slack: float = 0.0) -> None:
+    def watch(self, place: Place, due: float, slack: float = 0.0) -> None:
         """Visit *place* at *due*, or up to *slack* before it; a visit planned before this one is forgotten."""
         slot = due - due % slack if slack else due
         if place.slot is not None:

@@ -96,7 +96,7 @@ class Synchronizer(Generic[_HoldT]):
             cohort = self._enlist()
         if self._wait is None and not cohort.open:
             # What most contended acquires come to, written out: one frame, one future, no timer.
-            waiter: Waiter = Future()
+            waiter: Waiter = Future(loop=self._loop)
             cohort.queue(waiter)
             try:
                 own: Any = await waiter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from aiodlock._core.line import AskedToGo, Call, Called, CompanyCame, Opened, Reconnected, TicketGone, TicketId
@@ -14,6 +15,7 @@ from aiodlock.backends.redis.wire import Link
 
 __all__ = ["Calls"]
 
+_CACHED = 4096  # lines whose names are kept as read
 _MESSAGES = (b"message", b"smessage")
 
 
@@ -26,6 +28,7 @@ class Calls:
         self.client = secrets.token_urlsafe(9)
         self.channel = keys.channel(self.client)
         self.on_call: OnCall | None = None
+        self._line = lru_cache(_CACHED)(keys.parse)
         self._readers: dict[bytes, Callable[[bytes, int], Call]] = {
             b"I": self._called,
             b"C": lambda rest, via: CompanyCame(_ticket(rest), via),
@@ -55,7 +58,7 @@ class Calls:
 
     def _called(self, rest: bytes, via: int) -> Call:
         epoch, company, line, ticket = rest.split(b" ", 3)
-        return Called(self.keys.parse(line), _ticket(ticket), int(epoch), company == b"1", via)
+        return Called(self._line(line), _ticket(ticket), int(epoch), company == b"1", via)
 
 
 def _ticket(raw: bytes) -> TicketId:

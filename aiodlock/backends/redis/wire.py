@@ -86,11 +86,8 @@ class Link(asyncio.Protocol):
 
         A reply ``NOSCRIPT`` means that nothing was done: it is cured by sending *load*, and the command again.
         """
-        reply: Reply[_T] = Reply()
-        if self._paused or self._backlog or self.reason or len(self._pending) >= _MOST_IN_FLIGHT:
-            self.take((reply, decode, payload, load))
-        else:
-            self._write((reply, decode, payload, load))
+        reply: Reply[_T] = Reply(loop=self.loop)
+        self.take((reply, decode, payload, load))
         return reply
 
     def take(self, entry: Entry) -> None:
