@@ -121,7 +121,7 @@ Answer: TypeAlias = Inside | Waiting | Gone
 # --- calls: what the server says by itself -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Called:
     """A waiting ticket is now inside."""
 
