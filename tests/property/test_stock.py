@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from aiodlock._core.ledger import Ledger
 from aiodlock._core.stock import AlreadyTaken, Move, Movement, Returned, SoldOut, Take, Taken, Terms, even
 
-MEMORY = 100.0
+MEMORY = 1000.0  # longer than all reservations of one run together, so that only its own rule forgets
 ORDERS = st.sampled_from([f"o{number}" for number in range(6)])
 BUYERS = st.sampled_from(["ann", "bob", "eve"])
 QUANTITIES = st.integers(1, 4)
