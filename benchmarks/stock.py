@@ -21,6 +21,7 @@ from functools import partial
 
 import asyncmy
 from redis.asyncio import Redis
+from redis.asyncio.lock import Lock
 
 import aiodlock
 from aiodlock.backends.mysql.address import Address
@@ -188,7 +189,12 @@ async def under_their_locks(url: str, crowd: Crowd) -> AsyncIterator[Buy]:
             finally:
                 await lock.release()
 
-        yield buy
+        try:
+            yield buy
+        finally:
+            # The class keeps the first client it was used with, and so a thousand dead connections, which every later
+            # way would pay for in garbage collection.
+            Lock.lua_release = Lock.lua_extend = Lock.lua_reacquire = None
 
 
 Way = Callable[[str, Crowd], AbstractAsyncContextManager[Buy]]

@@ -7,9 +7,10 @@ unknown is noted, so that the next try says so.
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop
+from asyncio import Future
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, TypeAlias
 
 from aiodlock._core.routing import segment_of
@@ -28,8 +29,7 @@ _MOST_IN_CALL = 200  # so that one call does not hold the server up, and it work
 _MOST_IN_DOUBT = 10_000
 _SURELY_FIT = 255  # bytes of two names together: neither is longer than a key may be
 
-# A named tuple's own constructor costs more than all that is checked of a take.
-_to_take: Callable[[tuple[str, str, int, int, float, bool]], Take] = partial(tuple.__new__, Take)
+_new = tuple.__new__  # a named tuple's own constructor costs more than all that is checked of a take
 
 _Waiter: TypeAlias = Future[Sale]
 _Wish: TypeAlias = tuple[Take, _Waiter]  # an order on its way, and who asked for it first; a plain pair costs least
@@ -40,6 +40,7 @@ class Checkout:
 
     def __init__(self, at_work: Callable[[], Engine], room: Stockroom, terms: Terms, *, patience: float) -> None:
         self.engine = at_work()
+        self._thread = get_ident()
         self._at_work = at_work
         self._room = room
         self._terms = terms
@@ -51,9 +52,11 @@ class Checkout:
 
     def take(self, buyer: str, order: str, quantity: int, hold_for: float = 0.0) -> _Waiter:
         """Ask for an order; one that is on its way already is asked for once."""
-        engine = self.engine
-        if not engine.is_open or engine.loop is not get_running_loop():
-            self._at_work()  # raises
+        engine, queue, wishes = self.engine, self._queue, self._wishes
+        # Where something is queued, somebody has come in this same step of the loop: which loop runs, a system call, is
+        # asked once for all of them.
+        if not queue or not engine.is_open or self._thread != get_ident():
+            self._at_work()  # raises where it is not at work
         _check(buyer, order, quantity)
         if engine.waiting >= engine.most_waiters:
             raise TooManyWaitersError(
@@ -61,16 +64,16 @@ class Checkout:
             )
         engine.waiting += 1
         home = segment_of(buyer, self._terms.segments)
-        take = _to_take((order, buyer, quantity, home, hold_for, False))
+        take = _new(Take, (order, buyer, quantity, home, hold_for, False))
         waiter: _Waiter = Future(loop=engine.loop)
-        if order in self._wishes or order in self._in_doubt:
+        if order in wishes or order in self._in_doubt:
             if self._is_joined(take, waiter):
                 return waiter
             take = take._replace(again=True)
-        if not self._queue:
+        if not queue:
             engine.loop.call_soon(self._send)
-        self._wishes[order] = wish = (take, waiter)
-        self._queue.append(wish)
+        wishes[order] = wish = (take, waiter)
+        queue.append(wish)
         return waiter
 
     def _is_joined(self, take: Take, waiter: _Waiter) -> bool:
@@ -158,7 +161,7 @@ def _check(buyer: str, order: str, quantity: int) -> None:
     """Check a wish; one look at both names is almost always enough."""
     if type(quantity) is not int or quantity != 1:
         check_count("quantity", quantity)
-    if isinstance(buyer, str) and isinstance(order, str) and buyer and order:
+    if type(buyer) is str and type(order) is str and buyer and order:
         both = buyer + order
         if len(both) <= _SURELY_FIT and both.isascii() and both.isprintable():
             return

@@ -14,7 +14,7 @@ from aiodlock._core.stock import AlreadyTaken, Differs, Entry, Returned, Sale, S
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import load
-from aiodlock.backends.redis.shelf import Shelf, pack, rows_of, shared, to_entries, to_sale
+from aiodlock.backends.redis.shelf import Shelf, pack, pack_takes, rows_of, shared, to_entries, to_sale
 
 __all__ = ["RedisSegment"]
 
@@ -44,8 +44,8 @@ class RedisSegment(Shelf):
 
         orders, buyers, quantities, _, holds, _ = zip(*takes, strict=True)
         # Here is one segment, and whether a refusal is remembered is not for it to say.
-        asked = (orders, buyers, shared(quantities), 0, shared(holds), False)
-        return self._send_many(_TAKE, decode, pack(asked), pack(_flat(arrivals)))
+        asked = pack_takes(orders, buyers, shared(quantities), 0, shared(holds), False)
+        return self._send_many(_TAKE, decode, asked, pack(_flat(arrivals)))
 
     async def refuse(self, refusals: Sequence[tuple[Take, Refusal]]) -> Sequence[Sale] | Differs:
         told = list(chain.from_iterable(_told(take, refusal) for take, refusal in refusals))

@@ -27,7 +27,18 @@ from aiodlock.backends.redis.scripts import Script, bulk, load
 from aiodlock.backends.redis.wire import Decode
 from aiodlock.errors import BackendUnavailableError
 
-__all__ = ["TAKEN", "Shelf", "as_it_is", "pack", "rows_of", "shared", "to_entries", "to_remaining", "to_sale"]
+__all__ = [
+    "TAKEN",
+    "Shelf",
+    "as_it_is",
+    "pack",
+    "pack_takes",
+    "rows_of",
+    "shared",
+    "to_entries",
+    "to_remaining",
+    "to_sale",
+]
 
 _T = TypeVar("_T")
 
@@ -146,6 +157,17 @@ class Shelf:
 def shared(column: tuple[_T, ...]) -> _T | tuple[_T, ...]:
     """Return a column, or only its value if that is the same for all."""
     return column[0] if column.count(column[0]) == len(column) else column
+
+
+def pack_takes(orders: Sequence[str], buyers: Sequence[str], *others: object) -> str:
+    """Return orders as take reads them: JSON, in columns."""
+    return f"[{_names_of(orders)},{_names_of(buyers)},{pack(others)[1:]}"
+
+
+def _names_of(column: Sequence[str]) -> str:
+    """Return names as JSON: they have no control characters, and hardly one has anything else to escape."""
+    text = '["' + '","'.join(column) + '"]'
+    return text if text.count('"') == 2 * len(column) and "\\" not in text else pack(column)
 
 
 def rows_of(columns: Sequence[Any], decode: Callable[..., _T], *, count: int) -> list[_T]:

@@ -11,7 +11,7 @@ from aiodlock._core.stock import Audit, Differs, Entry, Remaining, Sale, Take, T
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import load
-from aiodlock.backends.redis.shelf import TAKEN, Shelf, pack, rows_of, shared, to_entries, to_remaining, to_sale
+from aiodlock.backends.redis.shelf import TAKEN, Shelf, pack_takes, rows_of, shared, to_entries, to_remaining, to_sale
 
 __all__ = ["RedisStockroom"]
 
@@ -27,7 +27,7 @@ class RedisStockroom(Shelf):
     def take(self, takes: Sequence[Take]) -> Awaitable[Sequence[Sale] | Differs]:
         orders, buyers, *others = zip(*takes, strict=True)
         decode = partial(_sales_of, count=len(takes))
-        return self._send_many(_TAKE, decode, pack((orders, buyers, *map(shared, others))))
+        return self._send_many(_TAKE, decode, pack_takes(orders, buyers, *map(shared, others)))
 
     def remaining(self) -> Awaitable[Remaining | Differs]:
         return self._restock(to_remaining, "remaining")
