@@ -53,9 +53,8 @@ class Checkout:
     def take(self, buyer: str, order: str, quantity: int, hold_for: float = 0.0) -> _Waiter:
         """Ask for an order; one that is on its way already is asked for once."""
         engine, queue, wishes = self.engine, self._queue, self._wishes
-        # Where something is queued, somebody has come in this same step of the loop: which loop runs, a system call, is
-        # asked once for all of them.
-        if not queue or not engine.is_open or self._thread != get_ident():
+        # Which loop runs here is a system call to ask; that ours runs, and here, is as good.
+        if not engine.is_open or self._thread != get_ident() or not engine.loop.is_running():
             self._at_work()  # raises where it is not at work
         _check(buyer, order, quantity)
         if engine.waiting >= engine.most_waiters:

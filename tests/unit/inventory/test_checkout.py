@@ -195,3 +195,25 @@ async def test_stock_that_comes_while_a_segment_is_found_empty_is_sold(locks: Lo
     is_there.set()
     assert not await early
     assert await sale.buy("bob", sell)
+
+
+def test_a_take_from_another_loop_is_refused_also_while_others_are_queued() -> None:
+    """The first loop stopped between a take and its sending; what the second asks for is not put behind it."""
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        client = aiodlock.connect("memory://")
+        first.run(client.start())
+        stock = client.stock("sku")
+        first.run(stock.load(10))
+
+        async def begin() -> asyncio.Task[aiodlock.Sale]:
+            return take(stock, 1)  # which has one step, the loop's last
+
+        async def finish(taking: asyncio.Task[aiodlock.Sale]) -> int:
+            await taking
+            return (await stock.remaining()).total
+
+        taking = first.run(begin())
+        with pytest.raises(ClientClosedError, match="another event loop"):
+            second.run(stock.take(buyer="b2", order="o2"))
+        assert first.run(finish(taking)) == 9
+        first.run(client.aclose())
