@@ -138,11 +138,11 @@ class Node:
             return
         shortcut = orders[0].shortcut if len(orders) == 1 else None
         if shortcut is not None and (prepared := self._link.prepared.get(shortcut.name)) is not None:
-            self._batch = Alone(self, orders, shortcut)
             packet = prepared.command(shortcut.values)
+            self._batch = Alone(self, orders, shortcut)
         else:
-            self._batch = Batch(self, orders)
             packet = command(";".join([order.text for order in orders]))
+            self._batch = Batch(self, orders)
         if self._silence is None:
             self._silence = asyncio.get_running_loop().call_later(self.patience, self._notice_silence)
         self._link.send(packet, self._batch)

@@ -22,7 +22,7 @@ _QUERY, _PREPARE, _EXECUTE = b"\x03", b"\x16", 0x17
 _KEPT = struct.Struct("<xIHH")  # answer to a preparation: the statement's number, its columns, its parameters
 _EXECUTION = struct.Struct("<BIBI")  # the command, the statement's number, no cursor, once
 _WHOLE = struct.Struct("<q")
-_KINDS = {int: b"\x08\x00", bytes: b"\xfc\x00"}  # of values sent: a wide number; bytes that are in no character set
+_NUMBER_SENT, _BYTES_SENT = b"\x08\x00", b"\xfc\x00"  # kinds of values: a wide number; bytes in no character set
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # bytes of a number that does not fit into one
 _NUMBERS = frozenset({1, 2, 3, 8, 9, 13})  # types of columns: whole numbers, wide and narrow
 _TYPE, _CHARSET = -6, slice(-12, -10)  # where a column's definition says it, from the end
@@ -146,7 +146,7 @@ class Prepared:
     def command(self, values: Mapping[str, bytes | int]) -> bytes:
         """Return the packet that asks for it with these *values*."""
         given = [values[name] for name in self._names]
-        kinds = [_KINDS[type(value)] for value in given]
+        kinds = [_NUMBER_SENT if isinstance(value, int) else _BYTES_SENT for value in given]
         return _packed(self._head + b"".join(kinds) + b"".join(map(_value, given)))
 
 
