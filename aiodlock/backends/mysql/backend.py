@@ -47,7 +47,7 @@ from aiodlock.backends.mysql.queries import (
     to_none,
     to_row,
 )
-from aiodlock.backends.mysql.shortcuts import Shortcuts
+from aiodlock.backends.mysql.shortcuts import SHORTCUTS, Shortcuts
 from aiodlock.backends.mysql.stock import MySQLStockroom
 from aiodlock.errors import BackendDataError, BackendUnavailableError
 
@@ -108,11 +108,11 @@ class MySQLBackend:
         return self._node.send("DO 0", to_none)
 
     def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
-        owner = ticket.owner.encode()[:_LONGEST_TEXT]
-        shortcut = self._shortcuts.of_join(ticket, owner) if queue and not instead_of else None
+        line, owner = line_name(ticket.line), ticket.owner.encode()[:_LONGEST_TEXT]
+        shortcut = self._shortcuts.of_join(line, ticket, owner) if queue and not instead_of else None
         return self._call(
             "join",
-            ticket.line,
+            line,
             ticket.id.encode(),
             int(queue),
             (instead_of or "").encode(),
@@ -129,9 +129,10 @@ class MySQLBackend:
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = micros(tombstone_life(ticket.ttl)) if bury else 0
-        shortcut = None if bury else self._shortcuts.of_leave(ticket)
+        line = line_name(ticket.line)
+        shortcut = None if bury else self._shortcuts.of_leave(line, ticket)
         arguments = ticket.id.encode(), remembered, self._client
-        return self._call("leave", ticket.line, *arguments, decode=to_none, shortcut=shortcut)
+        return self._call("leave", line, *arguments, decode=to_none, shortcut=shortcut)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         return asyncio.gather(*map(self._renew, tickets))
@@ -143,17 +144,17 @@ class MySQLBackend:
         return [row for row in rows if kind in ("*", row.kind) and fnmatch.fnmatchcase(row.key, pattern)]
 
     def change_weight(self, ticket: Ticket, weight: int) -> Awaitable[Answer]:
-        return self._call("weight", ticket.line, ticket.id.encode(), weight, decode=to_answer)
+        return self._call("weight", line_name(ticket.line), ticket.id.encode(), weight, decode=to_answer)
 
     def change_size(self, line: LineId, size: int) -> Awaitable[None]:
-        return self._call("size", line, size, decode=to_none)
+        return self._call("size", line_name(line), size, decode=to_none)
 
     def revoke(self, line: LineId, reason: str) -> Awaitable[int]:
-        return self._call("revoke", line, reason.encode()[:_LONGEST_TEXT], decode=to_int)
+        return self._call("revoke", line_name(line), reason.encode()[:_LONGEST_TEXT], decode=to_int)
 
     def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> Awaitable[int]:
         arguments = (count, down, operation.encode(), micros(ttl), self._client)
-        return self._call("latch", line, *arguments, decode=to_int)
+        return self._call("latch", line_name(line), *arguments, decode=to_int)
 
     def stock(self, terms: Terms) -> MySQLStockroom:
         return MySQLStockroom(self._node, terms)
@@ -181,19 +182,18 @@ class MySQLBackend:
     def _call(
         self,
         verb: str,
-        line: LineId,
+        line: bytes,
         *arguments: bytes | int,
         decode: Decode[_T],
         shortcut: Shortcut[_T] | None = None,
     ) -> Reply[_T]:
-        name = line_name(line)
-        return self._node.send(partial(call, verb, name, *arguments), decode, lane=name, shortcut=shortcut)
+        return self._node.send(partial(call, verb, line, *arguments), decode, lane=line, shortcut=shortcut)
 
     async def _renew(self, ticket: Ticket) -> Answer | None:
         lives = micros(ticket.ttl), micros(ticket.waiting_life)
         decode = partial(self._renewed, ticket)
         try:
-            return await self._call("renew", ticket.line, ticket.id.encode(), *lives, decode=decode)
+            return await self._call("renew", line_name(ticket.line), ticket.id.encode(), *lives, decode=decode)
         except BackendUnavailableError:
             return None
 
@@ -230,6 +230,8 @@ class MySQLBackend:
             await setup.make(link)
         if self._client:
             await take(link, pillow_of(self._client))
+        for name in SHORTCUTS:
+            await link.prepare(name)
 
     def _called(self, row: tuple[Any, ...]) -> None:
         heard = to_call(row, self._node.via)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from aiodlock.backends.base import Reply
@@ -23,22 +23,21 @@ class Sender(Protocol):
     """Whoever sends batches, and hears what becomes of them."""
 
     via: int
-    patience: float
 
     def batch_over(self, left: deque[Order[Any]]) -> None: ...
 
     def put_off(self, left: deque[Order[Any]], kept_waiting: float, error: StatementError) -> None: ...
 
-    def give_up(self, reason: str) -> None: ...
-
 
 class Shortcut(NamedTuple, Generic[_T]):
     """One plain statement that changes one row, and then it is all of a call, or changes nothing.
 
-    A call of a procedure costs the server twice as much, and us: its answer is half a dozen packets.
+    A call of a procedure costs the server twice as much, and us: its answer is half a dozen packets. A statement that
+    the link has `prepared` costs a quarter less than the same as text.
     """
 
-    statement: str
+    name: str
+    values: Mapping[str, bytes | int]
     decode: Callable[[int, int], _T]  # of what it gave to LAST_INSERT_ID
     missed: Callable[[], None] = lambda: None  # told where it changed nothing
 
@@ -86,21 +85,19 @@ class Order(Generic[_T]):
 class Batch:
     """Orders that went out together. The server stops at the first error, and what is behind it goes out again."""
 
-    __slots__ = ("_count", "_heard_at", "_orders", "_rows", "_sender", "_silence")
+    __slots__ = ("_count", "_orders", "_rows", "_sender", "heard_at")
 
     def __init__(self, sender: Sender, orders: deque[Order[Any]]) -> None:
-        loop = asyncio.get_running_loop()
         self._sender = sender
         self._orders = orders
         self._rows: Rows = ()
         self._count = 0  # results of the first of them
-        self._heard_at = loop.time()  # when the server last gave an answer
-        self._silence = loop.call_later(sender.patience, self._notice_silence)
+        self.heard_at = asyncio.get_running_loop().time()  # when the server last gave an answer
 
     def hear(self, result: Result) -> None:
         if not self._orders:
             raise OutOfStepError("more results than were asked for")
-        self._heard_at = asyncio.get_running_loop().time()
+        self.heard_at = asyncio.get_running_loop().time()
         if result.rows is not None:
             self._rows = result.rows
         self._count += 1
@@ -117,22 +114,14 @@ class Batch:
             while self._orders:
                 self._orders.popleft().reply.fail(error)
         elif error.is_passing:
-            kept_waiting = asyncio.get_running_loop().time() - self._heard_at
+            kept_waiting = asyncio.get_running_loop().time() - self.heard_at
             self._sender.put_off(self._orders, kept_waiting, error)
         else:
             self._orders.popleft().reply.fail(error)
         self._finish()
 
     def _finish(self) -> None:
-        self._silence.cancel()
         self._sender.batch_over(self._orders)
-
-    def _notice_silence(self) -> None:
-        loop, patience = asyncio.get_running_loop(), self._sender.patience
-        if (left := self._heard_at + patience - loop.time()) > 0:
-            self._silence = loop.call_later(left, self._notice_silence)
-        else:
-            self._sender.give_up(f"no answer for {patience:g}s")
 
 
 class Alone(Batch):
@@ -145,12 +134,22 @@ class Alone(Batch):
         self._shortcut = shortcut
 
     def hear(self, result: Result) -> None:
-        order, shortcut = self._orders[0], self._shortcut
-        order.shortcut = None
         if result.touched:
-            self._orders.popleft().arrive(shortcut.decode(result.made, self._sender.via))
+            self._orders.popleft().arrive(self._shortcut.decode(result.made, self._sender.via))
+            self._finish()
         else:
-            shortcut.missed()
+            self._go_round()
+
+    def fail(self, error: BackendError) -> None:
+        # What the server keeps can fail where the call does not, for example when it has to be parsed anew (1615).
+        if isinstance(error, StatementError) and not error.is_passing:
+            self._go_round()
+        else:
+            super().fail(error)
+
+    def _go_round(self) -> None:
+        self._orders[0].shortcut = None
+        self._shortcut.missed()
         self._finish()
 
 

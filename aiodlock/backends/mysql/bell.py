@@ -92,38 +92,24 @@ class Bell:
 
         Mail is asked for before we sleep: when we are woken the server sends it with no word from us.
         """
-        pillow = pillow_of(self._client)
-        listen = query("listen", client=self._client, pillow=pillow, seconds=_SLEEP)
-        if dropped := sorted(self._read):
-            listen = f"{query('drop_mail', client=self._client, ids=dropped)};{listen}"
-        sleeping, reading = link.ask(listen), link.ask(query("mail", client=self._client), self._hand_over)
+        dropped = sorted(self._read)
+        dropping = [link.ask(query("drop_mail", client=self._client, ids=dropped))] if dropped else []
+        sleeping = link.ask(query("listen", client=self._client, pillow=pillow_of(self._client), seconds=_SLEEP))
+        reading = link.ask(query("mail", client=self._client), self._hand_over)
         try:
+            # The last answer is awaited first: a step of ours when we are woken would come before the mail is heard.
             async with asyncio.timeout(_SLEEP + self._patience):
-                woken_by = await self._woken_by(sleeping, dropped)
-                (mail,) = await reading
-        except StatementError as error:
-            if not error.is_passing:
-                raise
-            return _Woken.BY_BELL  # again, while we read: what came is there still
+                mail = await _unless_rung(reading)
+            for drop in dropping:
+                if await _unless_rung(drop) is not None:
+                    self._read.difference_update(dropped)  # no more than that: what has come since is here already
+            slept = await _unless_rung(sleeping)
         finally:
-            reading.cancel()  # also where it has failed as well: nobody will ask it why
-        return _Woken.BY_BELL if mail else woken_by
-
-    async def _woken_by(self, sleeping: asyncio.Future[list[Rows]], dropped: list[int]) -> _Woken:
-        try:
-            answers = await sleeping
-        except StatementError as error:
-            if not error.is_passing:
-                raise
+            for asked in (*dropping, sleeping, reading):
+                asked.cancel()  # also where it has failed as well: nobody will ask it why
+        if slept is None or mail is None or mail[0]:
             return _Woken.BY_BELL
-        self._read.difference_update(dropped)  # no more than that: what has come since is here already
-        match answers[-1][0][0]:
-            case 0:
-                return _Woken.BY_TIME
-            case 1:
-                return _Woken.ALONE
-            case _:
-                return _Woken.BY_BELL
+        return {0: _Woken.BY_TIME, 1: _Woken.ALONE}.get(slept[0][0][0], _Woken.BY_BELL)
 
     def _hand_over(self, mail: Rows) -> None:
         """Deliver what came in the very step in which it arrives: somebody is inside by it."""
@@ -152,6 +138,16 @@ class Bell:
 
     async def _take_name(self, link: Link) -> None:
         await take(link, b"aiodlock:bell:" + self._client)
+
+
+async def _unless_rung(asked: asyncio.Future[list[Rows]]) -> list[Rows] | None:
+    """Return what was answered; None where a ring ended the query."""
+    try:
+        return await asked
+    except StatementError as error:
+        if not error.is_passing:
+            raise
+        return None
 
 
 def pillow_of(client: bytes) -> bytes:

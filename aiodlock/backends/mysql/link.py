@@ -16,8 +16,8 @@ import asyncmy
 from asyncmy.constants.CLIENT import MULTI_STATEMENTS
 
 from aiodlock.backends.mysql.address import Address
-from aiodlock.backends.mysql.packets import GOODBYE, Reader, Refusal, Result, Rows, command
-from aiodlock.backends.mysql.queries import query
+from aiodlock.backends.mysql.packets import GOODBYE, Prepared, Reader, Refusal, Result, Rows, command, preparation
+from aiodlock.backends.mysql.queries import query, with_marks
 from aiodlock.errors import (
     AiodlockError,
     BackendDataError,
@@ -28,6 +28,7 @@ from aiodlock.errors import (
 
 __all__ = ["NO_TABLE", "Exchange", "Link", "StatementError"]
 
+_BUFFER = 16 * 1024  # bytes that are read at once
 _POLITE = 0.5  # seconds that closing waits for the server
 
 _INTERRUPTED = 1317
@@ -69,7 +70,7 @@ class Exchange(Protocol):
         ...
 
 
-class Link(asyncio.Protocol):
+class Link(asyncio.BufferedProtocol):
     """An open connection in autocommit mode. What is sent is answered in order; *on_lost* is told of its end."""
 
     def __init__(self, address: Address, transport: asyncio.Transport, reader: Reader) -> None:
@@ -78,8 +79,10 @@ class Link(asyncio.Protocol):
         self.on_lost: Callable[[str], None] = _nobody
         self._transport = transport
         self._reader = reader
+        self._buffer = memoryview(bytearray(_BUFFER))
         self._pending: deque[Exchange] = deque()
         self.lost = ""  # why, as soon as it is
+        self.prepared: dict[str, Prepared] = {}  # by the name in ``queries.sql``
         self._closed = asyncio.Event()
 
     @classmethod
@@ -99,13 +102,26 @@ class Link(asyncio.Protocol):
             raise
         return link
 
-    def send(self, statements: str, exchange: Exchange) -> None:
-        """Send statements parted by semicolons, behind whatever is under way."""
+    async def prepare(self, name: str) -> None:
+        """Let the server keep a statement of ``queries.sql`` over a link that does nothing else meanwhile.
+
+        Where it has no room for one more (``max_prepared_stmt_count``), `prepared` does without.
+        """
+        text, names = with_marks(name)
+        kept = _Asked(None)
+        self._reader.expect_kept()
+        self.send(preparation(text), kept)
+        with suppress(StatementError):
+            (((number,),),) = await kept.future
+            self.prepared[name] = Prepared(number, names)
+
+    def send(self, packet: bytes, exchange: Exchange) -> None:
+        """Send a command, behind whatever is under way."""
         if self.lost:
             exchange.fail(BackendUnavailableError(f"{self.where}: {self.lost}"))
             return
         self._pending.append(exchange)
-        self._transport.write(command(statements))
+        self._transport.write(packet)
 
     def ask(self, statements: str, at_once: Callable[[Rows], None] | None = None) -> asyncio.Future[list[Rows]]:
         """Send statements parted by semicolons; the future gets the rows of each result that has some.
@@ -113,7 +129,7 @@ class Link(asyncio.Protocol):
         *at_once* hears them before, in the step in which they arrive. It must not raise.
         """
         asked = _Asked(at_once)
-        self.send(statements, asked)
+        self.send(command(statements), asked)
         return asked.future
 
     def abort(self, reason: str = "aborted") -> None:
@@ -133,11 +149,15 @@ class Link(asyncio.Protocol):
         except TimeoutError:
             self.abort("closed")
 
-    # --- asyncio.Protocol ------------------------------------------------------------------------------------
+    # --- asyncio.BufferedProtocol ----------------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # One of our own: asyncio would get 256 KB from the system for every answer, however short, and give it back.
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            for answer in self._reader.feed(data):
+            for answer in self._reader.feed(bytes(self._buffer[:nbytes])):
                 self._hear(answer)
         except Exception as error:  # out of step, whatever shows it: nothing can be believed any more
             self.abort(f"unexpected answer: {error!r}")

@@ -19,6 +19,7 @@ from aiodlock.backends.base import Reply
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.batch import Alone, Batch, Decode, Order, Shortcut, Statement
 from aiodlock.backends.mysql.link import Link, StatementError
+from aiodlock.backends.mysql.packets import command
 from aiodlock.errors import AiodlockError, BackendUnavailableError
 
 __all__ = ["Greet", "Node", "dial", "pause_after"]
@@ -54,7 +55,8 @@ class Node:
         self._down = "not connected"
         self._orders: deque[Order[Any]] = deque()
         self._resting: dict[Hashable, _Resting] = {}
-        self._is_busy = False
+        self._batch: Batch | None = None  # what is under way
+        self._silence: asyncio.TimerHandle | None = None
         self._redialing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -64,6 +66,8 @@ class Node:
     async def aclose(self) -> None:
         link, self._link, self._down = self._link, None, "closed"
         self._fail_all(BackendUnavailableError(f"{self.address}: closed"))
+        if self._silence is not None:
+            self._silence.cancel()
         if self._redialing is not None:
             self._redialing.cancel()
             await asyncio.wait({self._redialing})
@@ -92,13 +96,13 @@ class Node:
             resting.orders.append(order)
         else:
             self._orders.append(order)
-            if not self._is_busy:
+            if self._batch is None:
                 self._send_batch()
         return order.reply
 
     def batch_over(self, left: deque[Order[Any]]) -> None:
         """Hear that the link is free; what is *left* goes first, in order: a leave must not overtake its join."""
-        self._is_busy = False
+        self._batch = None
         self._orders.extendleft(reversed(left))
         if self._orders:
             self._send_batch()
@@ -118,14 +122,9 @@ class Node:
         for order in too_old:
             order.reply.fail(BackendUnavailableError(f"rolled back for {self.patience:g}s: {error}"))
 
-    def give_up(self, reason: str) -> None:
-        """End the link of this moment."""
-        if self._link is not None:
-            self._link.abort(reason)
-
     def _wake(self, lane: Hashable) -> None:
         self._orders.extend(self._resting.pop(lane).orders)
-        if not self._is_busy:
+        if self._batch is None:
             self._send_batch()
 
     def _send_batch(self) -> None:
@@ -135,12 +134,29 @@ class Node:
             order = self._orders.popleft()
             if not order.reply.cancelled():
                 orders.append(order)
-        if self._link is not None and orders:
-            self._is_busy = True
-            if len(orders) == 1 and (shortcut := orders[0].shortcut) is not None:
-                self._link.send(shortcut.statement, Alone(self, orders, shortcut))
-            else:
-                self._link.send(";".join([order.text for order in orders]), Batch(self, orders))
+        if self._link is None or not orders:
+            return
+        shortcut = orders[0].shortcut if len(orders) == 1 else None
+        if shortcut is not None and (prepared := self._link.prepared.get(shortcut.name)) is not None:
+            packet = prepared.command(shortcut.values)
+            self._batch = Alone(self, orders, shortcut)
+        else:
+            packet = command(";".join([order.text for order in orders]))
+            self._batch = Batch(self, orders)
+        if self._silence is None:
+            self._silence = asyncio.get_running_loop().call_later(self.patience, self._notice_silence)
+        self._link.send(packet, self._batch)
+
+    def _notice_silence(self) -> None:
+        """Give the link up where the server has not answered for our patience. One timer serves many batches."""
+        self._silence = None
+        if self._batch is None or self._link is None:
+            return
+        loop = asyncio.get_running_loop()
+        if (left := self._batch.heard_at + self.patience - loop.time()) > 0:
+            self._silence = loop.call_later(left, self._notice_silence)
+        else:
+            self._link.abort(f"no answer for {self.patience:g}s")
 
     def _use(self, link: Link) -> None:
         if link.lost:  # between its last answer and now

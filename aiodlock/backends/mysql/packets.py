@@ -5,10 +5,11 @@ asyncmy reads a packet with several coroutines; most answers of ours are one pac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["GOODBYE", "OutOfStepError", "Reader", "Refusal", "Result", "Rows", "command"]
+__all__ = ["GOODBYE", "OutOfStepError", "Prepared", "Reader", "Refusal", "Result", "Rows", "command", "preparation"]
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
 
@@ -17,7 +18,11 @@ GOODBYE = b"\x01\x00\x00\x00\x01"  # the packet that ends a session
 _OK, _NULL, _EOF, _ERR = 0x00, 0xFB, 0xFE, 0xFF
 _MORE_RESULTS = 0x0008  # a bit of the server's status
 _LONGEST = 0xFFFFFF  # a packet of this length goes on in the next one
-_QUERY = b"\x03"
+_QUERY, _PREPARE, _EXECUTE = b"\x03", b"\x16", 0x17
+_KEPT = struct.Struct("<xIHH")  # answer to a preparation: the statement's number, its columns, its parameters
+_EXECUTION = struct.Struct("<BIBI")  # the command, the statement's number, no cursor, once
+_WHOLE = struct.Struct("<q")
+_NUMBER_SENT, _BYTES_SENT = b"\x08\x00", b"\xfc\x00"  # kinds of values: a wide number; bytes in no character set
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # bytes of a number that does not fit into one
 _NUMBERS = frozenset({1, 2, 3, 8, 9, 13})  # types of columns: whole numbers, wide and narrow
 _TYPE, _CHARSET = -6, slice(-12, -10)  # where a column's definition says it, from the end
@@ -54,6 +59,11 @@ class Reader:
         self._definitions = 0  # of columns, that are still to come
         self._columns: list[Callable[[bytes], Any]] | None = None  # how to read each; None: outside a result with rows
         self._rows: list[tuple[Any, ...]] = []
+        self._prepares = False
+
+    def expect_kept(self) -> None:
+        """Know that the next answer is to a preparation; its row says the number of the statement."""
+        self._prepares = True
 
     def feed(self, data: bytes) -> list[Result | Refusal]:
         """Return what is complete now. Whole numbers are int, text is str, NULL is None, the rest bytes as it came."""
@@ -82,6 +92,8 @@ class Reader:
             self._definitions -= 1
             if first != _EOF:
                 self._columns.append(_column(packet))
+            if self._prepares and not self._definitions:
+                return (self._answered(Result(self._rows, is_last=True)),)
         elif first == _EOF:  # no row begins so: it would be longer than a packet
             return (
                 self._answered(Result(self._rows, _is_last(packet, 3 if self._has_eof else _behind_counts(packet)))),
@@ -91,6 +103,12 @@ class Reader:
         return ()
 
     def _begin(self, packet: bytes, first: int) -> tuple[Result | Refusal, ...]:
+        if first == _OK and self._prepares:
+            number, columns, parameters = _KEPT.unpack_from(packet)
+            self._rows.append((number,))
+            self._definitions = sum(count + self._has_eof for count in (parameters, columns) if count)
+            self._columns = []
+            return ()
         if first == _OK:
             touched, at = _number(packet, 1)
             made, at = _number(packet, at)
@@ -103,16 +121,46 @@ class Reader:
     def _answered(self, answer: Result | Refusal) -> Result | Refusal:
         if isinstance(answer, Refusal) or answer.is_last:
             self._sequence = 1
-        self._columns, self._rows, self._definitions = None, [], 0
+        self._columns, self._rows, self._definitions, self._prepares = None, [], 0, False
         return answer
 
 
 def command(statements: str) -> bytes:
     """Return the packet that asks for *statements*."""
-    text = statements.encode()
-    if len(text) + 1 >= _LONGEST:
-        raise ValueError(f"statements of {len(text)} bytes do not fit into a packet")
-    return (len(text) + 1).to_bytes(3, "little") + b"\x00" + _QUERY + text
+    return _packed(_QUERY + statements.encode())
+
+
+def preparation(statement: str) -> bytes:
+    """Return the packet that asks to keep *statement*, whose parameters are question marks."""
+    return _packed(_PREPARE + statement.encode())
+
+
+class Prepared:
+    """A statement that the server keeps for one connection, parsed: only its values are sent."""
+
+    def __init__(self, number: int, names: Sequence[str]) -> None:
+        self._names = names  # of its parameters, in order
+        nothing_is_null = bytes((len(names) + 7) // 8)
+        self._head = _EXECUTION.pack(_EXECUTE, number, 0, 1) + nothing_is_null + b"\x01"
+
+    def command(self, values: Mapping[str, bytes | int]) -> bytes:
+        """Return the packet that asks for it with these *values*."""
+        given = [values[name] for name in self._names]
+        kinds = [_NUMBER_SENT if isinstance(value, int) else _BYTES_SENT for value in given]
+        return _packed(self._head + b"".join(kinds) + b"".join(map(_value, given)))
+
+
+def _packed(body: bytes) -> bytes:
+    if len(body) >= _LONGEST:
+        raise ValueError(f"statements of {len(body)} bytes do not fit into a packet")
+    return len(body).to_bytes(3, "little") + b"\x00" + body
+
+
+def _value(value: bytes | int) -> bytes:
+    if isinstance(value, int):
+        return _WHOLE.pack(value)
+    length = len(value)
+    return (bytes((length,)) if length < _NULL else b"\xfc" + length.to_bytes(2, "little")) + value
 
 
 def _refusal(packet: bytes) -> Refusal:

@@ -42,6 +42,7 @@ __all__ = [
     "to_int",
     "to_none",
     "to_row",
+    "with_marks",
 ]
 
 VERSION = 4  # of tables and procedures: grows with every change of sql/schema.sql, sql/verbs.sql and sql/stock.sql
@@ -49,6 +50,7 @@ VERSION = 4  # of tables and procedures: grows with every change of sql/schema.s
 _BLOCK = re.compile(r"^-- (name|part): (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _INCLUDE = re.compile(r"^ *-- include (\w+)$", re.MULTILINE)
+_PLACE = re.compile(r"\{(\w+)\}")
 _WHY = {
     b"buried": GoneWhy.BURIED,
     b"expired": GoneWhy.EXPIRED,
@@ -87,6 +89,11 @@ def _procedures(file: str) -> list[str]:
 def query(name: str, **values: bytes | float | Sequence[int]) -> str:
     """Return a statement of ``queries.sql``, filled in."""
     return _bare(name).format_map({key: literal(value) for key, value in values.items()})
+
+
+def with_marks(name: str) -> tuple[str, list[str]]:
+    """Return a statement of ``queries.sql`` with question marks for its values, and their names in order."""
+    return _PLACE.sub("?", _bare(name)), _PLACE.findall(_bare(name))
 
 
 def call(procedure: str, *arguments: bytes | float) -> str:

@@ -1,4 +1,4 @@
-"""Shortcuts: where nobody else is, a join or a leave is one plain statement, not a call of a procedure.
+"""Shortcuts: where nobody else is, a join or a leave is one plain statement that the server keeps, parsed, not a call.
 
 Only the server knows whether somebody is there, and a shortcut that meets somebody is one question more. So it is tried
 in lines that we found free, and not for a while where we have met or heard of somebody.
@@ -12,9 +12,11 @@ from functools import partial
 
 from aiodlock._core.line import Answer, Inside, Ticket
 from aiodlock.backends.mysql.batch import Shortcut
-from aiodlock.backends.mysql.queries import line_name, micros, query
+from aiodlock.backends.mysql.queries import line_name, micros
 
-__all__ = ["Shortcuts"]
+__all__ = ["SHORTCUTS", "Shortcuts"]
+
+SHORTCUTS = ("enter", "go")  # of ``queries.sql``, to be prepared by every link
 
 _PAUSE = 5.0  # seconds without shortcuts in a line after somebody was there
 _MOST_LINES = 10_000  # of which we know that they were free
@@ -27,34 +29,32 @@ class Shortcuts:
         self._client = client
         self._free_from: dict[bytes, float] = {}  # by a line's name: from when on it may be free
 
-    def of_join(self, ticket: Ticket, owner: bytes) -> Shortcut[Answer] | None:
+    def of_join(self, line: bytes, ticket: Ticket, owner: bytes) -> Shortcut[Answer] | None:
         """Return the shortcut of a join that finds nobody, where that is likely."""
-        line = line_name(ticket.line)
         if ticket.weight > ticket.size or not self._is_free(line):
             return None
-        statement = query(
-            "enter",
-            line=line,
-            id=ticket.id.encode(),
-            weight=ticket.weight,
-            size=ticket.size,
-            ttl=micros(ticket.ttl),
-            client=self._client,
-            owner=owner,
-        )
+        values: dict[str, bytes | int] = {
+            "line": line,
+            "id": ticket.id.encode(),
+            "weight": ticket.weight,
+            "size": ticket.size,
+            "ttl": micros(ticket.ttl),
+            "client": self._client,
+            "owner": owner,
+        }
         return Shortcut(
-            statement,
+            "enter",
+            values,
             lambda epoch, via: Inside(epoch, ticket.ttl, False, ticket.size, via),
             partial(self.met_somebody, line),
         )
 
-    def of_leave(self, ticket: Ticket) -> Shortcut[None] | None:
+    def of_leave(self, line: bytes, ticket: Ticket) -> Shortcut[None] | None:
         """Return the shortcut of a leave for which nobody waits, where that is likely."""
-        line = line_name(ticket.line)
         if not self._is_free(line):
             return None
-        statement = query("go", line=line, id=ticket.id.encode(), client=self._client)
-        return Shortcut(statement, lambda made, via: None, partial(self.met_somebody, line))
+        values = {"line": line, "id": ticket.id.encode(), "client": self._client}
+        return Shortcut("go", values, lambda made, via: None, partial(self.met_somebody, line))
 
     def joined(self, ticket: Ticket, answer: Answer) -> None:
         """Hear what a call answered: whether the line is free."""

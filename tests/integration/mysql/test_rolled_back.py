@@ -200,7 +200,8 @@ async def test_what_rests_fails_with_the_connection(
     async with transaction(server, row_of(mine.line)):
         leaving = asyncio.ensure_future(client.backend.leave(mine))
         await rolled_back.until(1)
-        client.backend._node.give_up("cut")
+        assert client.backend._node._link
+        client.backend._node._link.abort("cut")
         with pytest.raises(BackendUnavailableError, match="cut"):
             await leaving
     await client.reconnected.wait()

@@ -15,11 +15,11 @@ import asyncmy
 import pytest
 
 import aiodlock
-from aiodlock._core.line import AskedToGo, Inside, Ticket, Waiting
+from aiodlock._core.line import AskedToGo, Called, Inside, Ticket, Waiting
 from aiodlock.backends.mysql import MySQLBackend
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link
-from aiodlock.backends.mysql.packets import Refusal, Result
+from aiodlock.backends.mysql.packets import Prepared, Refusal, Result
 from aiodlock.backends.mysql.queries import line_name, literal, to_int
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.proxy import FaultProxy
@@ -200,6 +200,68 @@ async def test_asking_again_behind_the_others_would_leave_a_ticket(
     as_it_is = node.batch_over
     monkeypatch.setattr(node, "batch_over", behind)
     assert await join_and_leave_together(client, other, ticket) == ["holder", "left behind"]
+
+
+async def _executed(admin: Admin) -> int:
+    ((_, count),) = await admin.ask("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
+    return int(count)
+
+
+async def test_entering_and_leaving_alone_execute_one_kept_statement_each(
+    client: Client, admin: Admin, ticket: Make
+) -> None:
+    """One question each, which the server does not parse again; the first visit of a line is a call and a statement."""
+    first, mine = ticket(), ticket()
+    await client.backend.join(first)
+    await client.backend.leave(first)
+    executed, asked = await _executed(admin), await _questions(admin)
+    assert isinstance(await client.backend.join(mine), Inside)
+    await client.backend.leave(mine)
+    assert await _executed(admin) - executed == 2
+    assert await _questions(admin) - asked == 2 + 2  # and two of ours, to count
+
+
+async def test_a_server_that_keeps_no_more_statements_is_called(
+    client: Client, admin: Admin, connect: Connect, ticket: Make
+) -> None:
+    """Its limit is reached: a client connects, and does everything by procedures."""
+    ((limit,),) = await admin.ask("SELECT @@global.max_prepared_stmt_count")
+    await admin.ask("SET GLOBAL max_prepared_stmt_count = 0")
+    try:
+        other = await connect()
+    finally:
+        await admin.ask(f"SET GLOBAL max_prepared_stmt_count = {limit}")
+    executed = await _executed(admin)
+    for mine in (ticket(), ticket()):
+        assert isinstance(await other.backend.join(mine), Inside)
+        await other.backend.leave(mine)
+    assert await _executed(admin) == executed
+
+
+async def test_a_kept_statement_that_the_server_forgot_is_called_instead(client: Client, ticket: Make) -> None:
+    """The server refuses it: the verb is done by a procedure, over the same connection."""
+    before, mine = ticket(), ticket()
+    await client.backend.join(before)  # so that it knows the line
+    await client.backend.leave(before)
+    link = client.backend._node._link
+    assert link
+    link.prepared = {name: Prepared(4711, names) for name, names in (("enter", ["line"]), ("go", ["line"]))}
+    assert isinstance(await client.backend.join(mine), Inside)
+    await client.backend.leave(mine)
+    assert await client.backend.inspect(*mine.line) == []
+    assert client.backend._node._link is link
+
+
+async def test_mail_that_was_read_is_deleted_once(client: Client, other: Client, ticket: Make) -> None:
+    """However often somebody rings: what is to be deleted does not grow with every call."""
+    for _ in range(10):
+        holder, mine = ticket(), ticket()
+        await other.backend.join(holder)
+        await client.backend.join(mine)
+        await other.backend.leave(holder)
+        assert [call.id for call in await client.told() if isinstance(call, Called)] == [mine.id]
+        await client.backend.leave(mine)
+    assert len(client.backend._bell._read) <= 2
 
 
 async def test_a_reader_that_loses_its_place_loses_its_connection(client: Client, ticket: Make) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiodlock.backends.mysql.packets import OutOfStepError, Reader, Refusal, Result, command
+from aiodlock.backends.mysql.packets import OutOfStepError, Prepared, Reader, Refusal, Result, command, preparation
 
 MORE, LAST = b"\x08\x00", b"\x00\x00"
 NUMBER, BLOB, TEXT = 8, 252, 253
@@ -66,6 +66,38 @@ def test_a_stream_cut_anywhere_says_the_same(name: str) -> None:
         reader = Reader(has_eof=has_eof)
         assert reader.feed(stream[:at]) + reader.feed(stream[at:]) == expected
         assert reader.feed(stream) == expected
+
+
+KEPT = b"\x00\x07\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00"  # statement 7: no column, two parameters
+
+
+@pytest.mark.parametrize("has_eof", [True, False])
+def test_a_preparation_cut_anywhere_says_its_number(has_eof: bool) -> None:
+    """And what follows it is an answer as always."""
+    stream = packets(KEPT, column(NUMBER), column(BLOB), *([b"\xfe\x00\x00" + LAST] if has_eof else []))
+    for at in range(len(stream)):
+        reader = Reader(has_eof=has_eof)
+        reader.expect_kept()
+        assert reader.feed(stream[:at]) + reader.feed(stream[at:]) == [Result([(7,)], True)]
+        assert reader.feed(packets(OK + LAST)) == [Result(None, True, touched=1, made=10_000)]
+
+
+def test_a_preparation_that_is_refused_is_over() -> None:
+    """The next answer is read as always."""
+    reader = Reader(has_eof=True)
+    reader.expect_kept()
+    assert reader.feed(packets(b"\xff\xb5\x05#42000too many")) == [Refusal(1461, "too many")]
+    assert reader.feed(packets(OK + LAST)) == [Result(None, True, touched=1, made=10_000)]
+
+
+def test_what_the_server_keeps_is_sent_as_values() -> None:
+    """Numbers are eight bytes, the rest bytes with their length, each as often as its name stands in the statement."""
+    head = b"\x17\x07\x00\x00\x00" + b"\x00" + b"\x01\x00\x00\x00" + b"\x00" + b"\x01"
+    kinds = b"\xfc\x00" + b"\x08\x00" + b"\xfc\x00"
+    body = head + kinds + _length(300) + LONG + b"\xfe" + b"\xff" * 7 + _length(300) + LONG
+    sent = Prepared(7, ["name", "number", "name"]).command({"name": LONG, "number": -2})
+    assert sent == len(body).to_bytes(3, "little") + b"\x00" + body
+    assert preparation("DO ?") == b"\x05\x00\x00\x00\x16DO ?"
 
 
 @pytest.mark.parametrize(
