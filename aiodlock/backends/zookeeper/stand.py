@@ -181,12 +181,12 @@ class Stand:
             if old is not None and old.node.name:
                 first.append(self.site.tree.deletion(old.node.path))
             try:
-                names = await self.node.create(*first)
+                names = await self.node.create(*first, ahead=self.line.make_ahead)
             except BadVersion:
                 continue
             except NoNode:
                 if old is None:
-                    await self.line.make()
+                    await self.line.miss()
                 old = None
                 continue
             if instead_of is not None:
