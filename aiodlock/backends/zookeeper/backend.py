@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 from aiodlock._core.line import (
@@ -22,6 +22,7 @@ from aiodlock._core.line import (
 from aiodlock.backends.base import Capabilities, Finding, OnCall
 from aiodlock.backends.zookeeper import inspect, others
 from aiodlock.backends.zookeeper.address import Address
+from aiodlock.backends.zookeeper.errand import begin
 from aiodlock.backends.zookeeper.latch import Latches
 from aiodlock.backends.zookeeper.session import Session, SessionState
 from aiodlock.backends.zookeeper.stand import Site, Stand
@@ -88,41 +89,18 @@ class ZooKeeperBackend:
     async def ping(self) -> None:
         await self._session.sync()
 
-    async def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Answer:
-        started = self._session.now()
-        old = self._stands.get(instead_of) if instead_of is not None else None
-        if old is not None:
-            old.leaving = True
-        if (why := self._tombstones.why(ticket.id, now=started)) is not None:
-            if old is not None:
-                await self._leave(old)
-            return Gone(why, via=self._session.via)
-        stand = self._stands.setdefault(ticket.id, Stand(self._site, ticket))
-        if stand.leaving:  # asked for again before it could be told that it is gone
-            await stand.leave()
-        await stand.join(queue=queue, instead_of=old)
-        if stand.gone is not None and old is not None:
-            await self._leave(old)  # it was to go with a step that was not taken
-        return await self._answer(stand, started, life=0.0 if stand.ends else ticket.ttl)
+    def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
+        return begin(self._join(ticket, queue, instead_of))
 
-    async def leave(self, ticket: Ticket, *, bury: bool = False) -> None:
+    def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         if bury:
             life = tombstone_life(ticket.ttl)
             self._tombstones.set(ticket.id, GoneWhy.BURIED, now=self._session.now(), life=life)
         stand = self._stands.get(ticket.id)
-        if stand is None:
-            await others.remove(self._tree, ticket)
-            return
-        await stand.leave()
-        self._forget(stand)
+        return begin(others.remove(self._tree, ticket) if stand is None else self._leave(stand))
 
-    async def renew(self, tickets: Sequence[Ticket]) -> Sequence[Answer | None]:
-        started = self._session.now()
-        stands = [self._stands.get(ticket.id) for ticket in tickets]
-        await self._session.prove(within=min(map(self._proof_for, stands), default=self._session.seconds))
-        if len(tickets) == 1:  # whoever was just called waits for this
-            return [await self._renew(tickets[0], stands[0], started)]
-        return await asyncio.gather(*map(self._renew, tickets, stands, [started] * len(stands)))
+    def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
+        return begin(self._renew_all(tickets))
 
     async def inspect(self, kind: str, pattern: str) -> Sequence[Row]:
         return await inspect.rows(self._tree, kind, pattern)
@@ -150,6 +128,31 @@ class ZooKeeperBackend:
         return await diagnose(self._session, self._tree)
 
     # --- tickets -----------------------------------------------------------------------------------------------
+
+    async def _join(self, ticket: Ticket, queue: bool, instead_of: TicketId | None) -> Answer:
+        started = self._session.now()
+        old = self._stands.get(instead_of) if instead_of is not None else None
+        if old is not None:
+            old.leaving = True
+        if (why := self._tombstones.why(ticket.id, now=started)) is not None:
+            if old is not None:
+                await self._leave(old)
+            return Gone(why, via=self._session.via)
+        stand = self._stands.setdefault(ticket.id, Stand(self._site, ticket))
+        if stand.leaving:  # asked for again before it could be told that it is gone
+            await stand.leave()
+        await stand.join(queue=queue, instead_of=old)
+        if stand.gone is not None and old is not None:
+            await self._leave(old)  # it was to go with a step that was not taken
+        return await self._answer(stand, started, life=0.0 if stand.ends else ticket.ttl)
+
+    async def _renew_all(self, tickets: Sequence[Ticket]) -> Sequence[Answer | None]:
+        started = self._session.now()
+        stands = [self._stands.get(ticket.id) for ticket in tickets]
+        await self._session.prove(within=min(map(self._proof_for, stands), default=self._session.seconds))
+        if len(tickets) == 1:  # whoever was just called waits for this
+            return [await self._renew(tickets[0], stands[0], started)]
+        return await asyncio.gather(*map(self._renew, tickets, stands, [started] * len(stands)))
 
     def _proof_for(self, stand: Stand | None) -> float:
         """Return how old what we know of our session may be for a renewal to be worth its while.

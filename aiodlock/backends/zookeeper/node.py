@@ -36,8 +36,11 @@ class OwnNode:
     def path(self) -> str:
         return f"{self.parent}/{self.name}"
 
-    async def create(self, *first: Any) -> list[str]:
-        """Create it, with the changes *first* in the same step; return the names in the line right after that."""
+    async def create(self, *first: Any, ahead: Callable[[], None]) -> list[str]:
+        """Create it, with the changes *first* in the same step; return the names in the line right after that.
+
+        Without any, what *ahead* sends goes out before it, in one write.
+        """
         prefix, data = f"{self.parent}/{prefix_of(self.ticket, self.weight)}", self._record().encode()
         self.in_doubt = True
         made: asyncio.Future[Any]
@@ -45,6 +48,7 @@ class OwnNode:
             if first:
                 made = self.tree.change(*first, self.tree.creation(prefix, data, sequential=True))
             else:
+                ahead()
                 made = self.tree.create(prefix, data, sequential=True)
             listed = self.tree.children(self.parent)
         await settled(made, listed)

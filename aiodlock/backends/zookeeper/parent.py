@@ -8,7 +8,7 @@ from typing import Any
 from aiodlock._core.line import Ticket
 from aiodlock.backends.zookeeper.paths import in_order, is_sized, path_of
 from aiodlock.backends.zookeeper.record import Record
-from aiodlock.backends.zookeeper.tree import NoNode, OnEvent, Tree
+from aiodlock.backends.zookeeper.tree import NodeExists, NoNode, OnEvent, Tree
 
 __all__ = ["Parent"]
 
@@ -23,10 +23,23 @@ class Parent:
         self.is_sized = is_sized(self.kind)
         self._tree = tree
         self._ticket = ticket
+        self._making: asyncio.Future[None] | None = None
 
     async def make(self) -> None:
         """Make it, a container: the server removes it when it is empty."""
-        await self._tree.make(self.path, str(self._ticket.size).encode(), container=True)
+        await self._tree.make(self.path, self._data, container=True)
+
+    def make_ahead(self) -> None:
+        """Begin to make it where the last line that we came to was missing: then this one often is."""
+        if self._tree.misses_lines and not self.is_sized:
+            self._making = self._tree.create_lasting(self.path, self._data, container=True)
+            self._making.add_done_callback(self._made)
+
+    async def miss(self) -> None:
+        """Hear that it is missing: it is made ahead the next time, or now if that was in vain."""
+        if self._making is not None:
+            await self.make()
+        self._tree.misses_lines = True
 
     async def prepare(self, watch: OnEvent) -> list[Any]:
         """Know the size; return what has to be set together with our node. *watch* is told of another size."""
@@ -75,6 +88,14 @@ class Parent:
         except NoNode:
             return None
         return Record.decode(front).owner
+
+    @property
+    def _data(self) -> bytes:
+        return str(self._ticket.size).encode()
+
+    def _made(self, made: asyncio.Future[None]) -> None:
+        if not made.cancelled() and isinstance(made.exception(), NodeExists):
+            self._tree.misses_lines = False
 
     def _read(self, data: bytes) -> None:
         if self.is_sized and data.isdigit():

@@ -8,6 +8,8 @@ from typing import Any
 
 __all__ = ["Record"]
 
+_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
@@ -29,7 +31,7 @@ class Record:
 
     def encode(self) -> bytes:
         told = {name: value for name in self.__slots__ if (value := getattr(self, name)) or name == "owner"}
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+        return _written(told).encode()
 
     @classmethod
     def decode(cls, data: bytes | None) -> Record:

@@ -158,8 +158,13 @@ class Session:
             if self.valid_until - now >= pause + self.seconds / 12:
                 return
             if pause:
-                await asyncio.sleep(pause + _EARLY)
+                await self._rest(pause + _EARLY)
             await self._ask()
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep, but not longer than the session is kept."""
+        if self._keeper is not None:
+            await asyncio.wait((self._keeper,), timeout=seconds)
 
     def freshen(self) -> None:
         """Find out that the session lasts, without waiting for it, unless that is known well enough."""

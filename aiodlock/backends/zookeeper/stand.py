@@ -181,12 +181,12 @@ class Stand:
             if old is not None and old.node.name:
                 first.append(self.site.tree.deletion(old.node.path))
             try:
-                names = await self.node.create(*first)
+                names = await self.node.create(*first, ahead=self.line.make_ahead)
             except BadVersion:
                 continue
             except NoNode:
                 if old is None:
-                    await self.line.make()
+                    await self.line.miss()
                 old = None
                 continue
             if instead_of is not None:
@@ -270,12 +270,19 @@ class Stand:
     def _enter_from_front(self) -> None:
         """Be inside without asking: all who were before us have left, and if our own node did too we are told so.
 
-        The rest is asked meanwhile: whether anybody waits, and for how long our session lasts.
+        The rest is asked afterwards: whether anybody waits, and for how long our session lasts. Whoever is called takes
+        two steps of the loop to go on, and does not wait for what is sent meanwhile.
         """
         self._lookout.begin()
         self._enter(FRONT)
-        self.session.freshen()
-        self._company.ask()
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._ask_the_rest)
+
+    def _ask_the_rest(self) -> None:
+        if not (self.leaving or self.gone):
+            with self.session.together():
+                self.session.freshen()
+                self._company.ask()
 
     def _asked(self, reason: str) -> None:
         if not (self.leaving or self.gone):

@@ -57,6 +57,7 @@ class Tree:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.misses_lines = False  # whether the last line that we came to was not there
         self._acl = [protocol.AUTHED_UNRESTRICTED if session.address.credentials else protocol.UNRESTRICTED_ACCESS]
         self._watchers: dict[tuple[str, bool], dict[OnEvent, None]] = {}
         self._behind: float | None = None  # our clock against the server's
@@ -123,12 +124,16 @@ class Tree:
             transaction.add(request)
         return self.session.send(transaction, _all_done)
 
-    async def make(self, path: str, data: bytes = b"", *, container: bool = False) -> None:
-        """Create a node that stays, with those above it; one that is there is left as it is."""
+    def create_lasting(self, path: str, data: bytes, *, container: bool = False) -> asyncio.Future[None]:
+        """Create a node that stays; a container is removed by the server when it is empty."""
         kind = _CreateContainer if container else protocol.CreateRequest
         request = kind(path=path, data=data, acl=self._acl, flags=_CONTAINER if container else 0)
+        return self.session.send(request, no_result)
+
+    async def make(self, path: str, data: bytes = b"", *, container: bool = False) -> None:
+        """Do so, with those above it; one that is there is left as it is."""
         try:
-            await self.session.send(request, no_result)
+            await self.create_lasting(path, data, container=container)
         except NodeExists:
             pass
         except NoNode:

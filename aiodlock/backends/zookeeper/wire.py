@@ -253,12 +253,17 @@ def no_result(_: object) -> None:
 
 async def settled(*replies: asyncio.Future[Any]) -> None:
     """Wait for all of them, whatever comes of them; no error is left unseen."""
-    for reply in replies:
-        reply.add_done_callback(heard)
-    for reply in reversed(replies):  # they come in the order of the requests: usually all are there with the last
-        if not reply.done():
-            with suppress(Exception):
-                await reply
+    try:
+        for reply in reversed(replies):  # they come in the order of the requests: usually all are there with the last
+            if not reply.done():
+                with suppress(Exception):
+                    await reply
+    finally:
+        for reply in replies:
+            if reply.done():
+                heard(reply)
+            else:
+                reply.add_done_callback(heard)
 
 
 def heard(reply: asyncio.Future[Any]) -> None:

@@ -14,7 +14,7 @@ from aiodlock.testing.servers import ZooKeeperServer
 from tests.conformance.worlds import asks_for, opcodes
 from tests.integration.zookeeper.support import client, figure, give_up, in_line, is_parked, until, url_of
 
-CREATE, LIST, SYNC, PING = 15, 8, 9, 11  # opcodes
+CREATE, LIST, SYNC, PING, CONTAINER = 15, 8, 9, 11, 19  # opcodes
 
 
 async def test_idle_waiters_cost_a_sync_per_third_of_a_session(
@@ -72,6 +72,28 @@ async def test_a_free_lock_costs_one_round_trip(server: ZooKeeperServer, proxy: 
         assert list(opcodes(sent)) == [CREATE, LIST]
         await asyncio.to_thread(held.deliver)
         await (await acquiring).release()
+
+
+async def test_a_missing_line_is_made_in_the_same_round_trip(
+    server: ZooKeeperServer, proxy: FaultProxy, key: str
+) -> None:
+    """After one that was missing; and no longer after one that was there."""
+
+    async def sent_by_entering(line: str) -> list[list[int]]:
+        sent = list[list[int]]()
+        proxy.drop_request(match=lambda chunk: sent.append(list(opcodes(chunk))))
+        async with mine.rwlock(line).read():
+            return [asked for asked in sent if CREATE in asked]
+
+    async with (
+        client(url_of(proxy.port), session=30.0) as mine,
+        client(server.url) as other,
+        other.rwlock(key).read(),  # and what is above all lines is there now
+    ):
+        assert await sent_by_entering(f"{key}-1") == [[CREATE, LIST], [CONTAINER, CREATE, LIST]]
+        assert await sent_by_entering(f"{key}-2") == [[CONTAINER, CREATE, LIST]]
+        assert await sent_by_entering(key) == [[CONTAINER, CREATE, LIST]]
+        assert await sent_by_entering(key) == [[CREATE, LIST]]
 
 
 async def _enter_while_nothing_is_heard_of_the_waiter(server: ZooKeeperServer, proxy: FaultProxy, key: str) -> None:

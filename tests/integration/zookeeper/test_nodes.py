@@ -116,7 +116,7 @@ async def test_that_finds_a_ticket_without_a_life(
     server: ZooKeeperServer, proxy: FaultProxy, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up as soon as it is told that it is inside, because it had been asked for before."""
-    join, seen = Stand.join, set[TicketId]()
+    join, plan, seen = Stand.join, ZooKeeperBackend._plan_expiry, set[TicketId]()
 
     async def again(self: Stand, *, queue: bool, instead_of: Stand | None) -> None:
         if self.ticket.id in seen:
@@ -124,7 +124,12 @@ async def test_that_finds_a_ticket_without_a_life(
         seen.add(self.ticket.id)
         await join(self, queue=queue, instead_of=instead_of)
 
+    def plan_or_expire(self: ZooKeeperBackend, stand: Stand) -> None:
+        """A renewal would else come before the end of a life that is over at once."""
+        (self._expire if stand.ends <= stand.session.now() else partial(plan, self))(stand)
+
     monkeypatch.setattr(Stand, "join", again)
+    monkeypatch.setattr(ZooKeeperBackend, "_plan_expiry", plan_or_expire)
     with pytest.raises(AssertionError):
         await _lose_the_answer_of_a_create_at_the_front(server, proxy, key)
 
