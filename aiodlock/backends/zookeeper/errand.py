@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
 from aiodlock.backends.base import Reply
+from aiodlock.errors import BackendUnavailableError
 
 __all__ = ["begin"]
 
@@ -36,6 +37,8 @@ class _Errand(Generic[_T]):
             awaited: asyncio.Future[Any] = self.work.send(None)
         except StopIteration as end:
             self.reply.arrive(end.value)
+        except asyncio.CancelledError:  # no task of ours: what it waited for was given up
+            self.reply.fail(BackendUnavailableError("given up before the server answered"))
         except Exception as error:
             self.reply.fail(error)
         else:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from aiodlock.backends.zookeeper.errand import begin
+from aiodlock.errors import BackendUnavailableError
 
 
 async def _double(number: asyncio.Future[int], done: list[int]) -> int:
@@ -42,6 +43,15 @@ async def test_an_error_is_its_answer() -> None:
     reply = begin(_double(number, []))
     assert reply.done()
     with pytest.raises(ConnectionError, match="lost"):
+        await reply
+
+
+async def test_what_was_given_up_under_it_is_told_as_no_answer() -> None:
+    """Nobody waits for ever, and no cancellation reaches whoever does."""
+    number = asyncio.get_running_loop().create_future()
+    reply = begin(_double(number, []))
+    number.cancel()
+    with pytest.raises(BackendUnavailableError):
         await reply
 
 
