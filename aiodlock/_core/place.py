@@ -142,11 +142,10 @@ class Place:
     def leave(self) -> asyncio.Future[None]:
         """Give the place up for good; the future is done when the server confirmed it, or its life is over."""
         if self.left is None:
-            verb = self.engine.backend.leave(self.ticket, bury=self.unanswered > 0)  # first: somebody may wait for it
+            self._send_leave()  # first: somebody may wait for it
             self.left = asyncio.Future(loop=self.engine.loop)
             self.end()
             self.engine.leaving.add(self)
-            self.engine.work.see(verb, self._left)
             if self.instead_of is not None:
                 self.instead_of.leave()  # whether it left with our join is not known
         return self.left
