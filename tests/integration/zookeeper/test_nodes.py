@@ -14,6 +14,7 @@ from aiodlock.backends.zookeeper.backend import ZooKeeperBackend
 from aiodlock.backends.zookeeper.node import OwnNode
 from aiodlock.backends.zookeeper.stand import Stand
 from aiodlock.backends.zookeeper.watches import OwnWatch
+from aiodlock.testing.history import Recorder, check_fencing, stays
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ZooKeeperServer
 from tests.acceptance import acceptance
@@ -242,21 +243,27 @@ async def test_the_node_of_a_lost_session_is_nobodys(
     server: ZooKeeperServer, proxy: FaultProxy, trouble: ProxyTrouble, key: str
 ) -> None:
     """Made without an answer, its session ended meanwhile: it is not adopted, and the next ticket gets in."""
-    async with client(url_of(proxy.port)) as mine, client(server.url) as other:
-        async with other.lock(key):
-            trouble.drop_reply("join")
-            acquiring = asyncio.create_task(mine.lock(key).acquire())
-            await in_line(other, key, 2)
-            trouble.go_down()
-            old = session_of(mine).id
-            await expire(session_of(mine), server)
-            await in_line(other, key, 1)
-            trouble.come_back()
-            await in_line(other, key, 2)
-            assert session_of(mine).id != old
-        async with await acquiring:
-            assert len(await nodes(other, key)) == 1
+    visits, go, leave = Visits(key), asyncio.Event(), asyncio.Event()
+    async with client(url_of(proxy.port), name="mine") as mine, client(server.url, name="other") as other:
+        staying = asyncio.create_task(visits.stay(other, until=go))
+        await visits.inside()
+        trouble.drop_reply("join")
+        entering = asyncio.create_task(visits.stay(mine, until=leave))
+        await in_line(other, key, 2)
+        trouble.go_down()
+        old = session_of(mine).id
+        await expire(session_of(mine), server)
+        await in_line(other, key, 1)
+        trouble.come_back()
+        await in_line(other, key, 2)
+        assert session_of(mine).id != old
+        go.set()
+        await until(lambda: visits.count() == 2)
+        await in_line(other, key, 1)
+        leave.set()
+        await asyncio.gather(staying, entering)
         assert await nodes(other, key) == []
+    assert (visits.count(), visits.violations()) == (2, [])
 
 
 async def _find_a_node_of_an_older_session(server: ZooKeeperServer, key: str) -> None:
@@ -292,20 +299,23 @@ async def test_that_finds_a_node_that_is_not_ours(
         await _find_a_node_of_an_older_session(server, key)
 
 
-async def _delete_the_node_of_a_holder(server: ZooKeeperServer, key: str) -> None:
-    async with client(server.url, session=30.0) as mine, client(server.url) as other:
-        hold = await mine.lock(key).acquire()
+async def _delete_the_node_of_a_holder(server: ZooKeeperServer, key: str) -> Visits:
+    visits, never = Visits(key), asyncio.Event()
+    async with client(server.url, session=30.0, name="mine") as mine, client(server.url, name="other") as other:
+        staying = asyncio.create_task(visits.stay(mine, until=never))
+        await visits.inside()
         (name,) = await nodes(other, key)
         await delete(other, f"/aiodlock/lock/{key}/{name}")
         async with asyncio.timeout(4.0):  # its next renewal would be later
-            await hold.wait_lost()
-        with pytest.raises(LockLostError):
-            await hold.release()
+            await staying  # which only a loss ends
+        await visits.stay(other)
+    return visits
 
 
 async def test_a_holder_notices_that_its_node_was_deleted(server: ZooKeeperServer, key: str) -> None:
     """At once: somebody else may be inside already."""
-    await _delete_the_node_of_a_holder(server, key)
+    visits = await _delete_the_node_of_a_holder(server, key)
+    assert (visits.count(), visits.violations()) == (2, [])
 
 
 async def test_that_finds_a_holder_that_does_not_watch_its_node(
@@ -317,23 +327,33 @@ async def test_that_finds_a_holder_that_does_not_watch_its_node(
         await _delete_the_node_of_a_holder(server, key)
 
 
-async def _remove_a_line_under_its_waiters(server: ZooKeeperServer, key: str) -> None:
-    async with client(server.url) as mine, client(server.url) as other, client(server.url) as admin:
+async def _remove_a_line_under_its_waiters(server: ZooKeeperServer, key: str) -> Visits:
+    visits = Visits(key)
+    async with AsyncExitStack() as stack:
+        mine, other, admin = [
+            await stack.enter_async_context(client(server.url, name=name)) for name in ("mine", "other", "admin")
+        ]
         hold = await mine.lock(key).acquire()
-        waiters = [asyncio.create_task(_enter_for_good(who, key)) for who in (mine, other)]
+        waiters = [asyncio.create_task(_enter_for_good(visits, who)) for who in (mine, other)]
         await in_line(admin, key, 3)
         line = f"/aiodlock/lock/{key}"
         await delete(admin, *(f"{line}/{name}" for name in await nodes(admin, key)), line)
         async with asyncio.timeout(5.0):
             await asyncio.gather(hold.wait_lost(), *waiters)
         assert await nodes(admin, key) == []
+    return visits
 
 
-async def _enter_for_good(who: LockClient, key: str) -> None:
+async def _enter_for_good(visits: Visits, who: LockClient) -> None:
     """Enter until it was not lost: the next in line may be let in, and then hear that its own node has gone too."""
+    record = Recorder(visits.events.append, who=who.name)
     while True:
-        hold = await who.lock(key, fair=True).acquire()
+        asked = record.now()
+        hold = await who.lock(visits.key, fair=True).acquire()
+        facts = {"key": visits.key, "id": hold.fence}
+        record("inside", **facts, asked=asked, valid_until=record.now() + hold.remaining, fence=hold.fence)
         await who.ping()
+        record("left", **facts)
         with suppress(LockLostError):
             await hold.release()
             return
@@ -341,8 +361,13 @@ async def _enter_for_good(who: LockClient, key: str) -> None:
 
 @acceptance(57)
 async def test_a_line_removed_under_its_waiters_is_made_again(server: ZooKeeperServer, key: str) -> None:
-    """They stand again, and get in one after the other; who was inside hears that he no longer is."""
-    await _remove_a_line_under_its_waiters(server, key)
+    """They stand again, and get in one after the other; who was inside hears that he no longer is.
+
+    Who removes nodes ends exclusion; what still holds is that later fences are larger.
+    """
+    visits = await _remove_a_line_under_its_waiters(server, key)
+    assert visits.count() >= 2
+    assert check_fencing(stays(visits.events)) == []
 
 
 async def test_that_finds_waiters_of_a_line_that_is_no_more(
