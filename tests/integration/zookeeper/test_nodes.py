@@ -90,8 +90,8 @@ async def _lose_the_answer_of_a_create_at_the_front(server: ZooKeeperServer, pro
             entered.append((who.name, hold.fence >> 15))
 
     async with client(url_of(proxy.port), session=8.0, name="mine") as mine, client(server.url, name="other") as other:
-        async with other.lock(key):
-            pass  # the line is there now
+        assert isinstance(other.backend, ZooKeeperBackend)
+        await other.backend._tree.make(f"/aiodlock/lock/{key}")  # no container: the server would remove it while empty
         proxy.refuse()
         proxy.drop_reply(match=asks_for("join"), times=1)
         entering = [asyncio.create_task(enter(mine))]
