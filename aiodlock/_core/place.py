@@ -54,21 +54,24 @@ _MOVES = {WAITING: {INSIDE, GONE}, INSIDE: {GONE}, GONE: set[PlaceState]()}
 class Place:
     """The client's side of one ticket. It follows the protocol; its cohort decides what to do with it."""
 
-    # A place is made for every acquire that asks the server: what is seldom looked at is a class default.
     __slots__ = (
-        "__dict__",
         "answered",
         "asked_since",
         "asked_to_go",
+        "believed_at",
         "cohort",
         "company",
         "company_since",
         "deadline",
         "engine",
+        "failure",
         "fence",
         "holds",
+        "idle_until",
         "instead_of",
+        "last",
         "last_fence",
+        "lease_until",
         "left",
         "life",
         "over_at",
@@ -83,12 +86,6 @@ class Place:
         "via",
     )
 
-    lease_until = math.inf  # when a lease that is not renewed ends, whatever shorter lives the server gives
-    idle_until = math.inf  # kept that long although nobody is inside
-    failure: BackendError | None = None  # of the last request without an answer
-    believed_at = 0.0  # when the last request answered Waiting was sent
-    last = 0  # the line's last epoch, as told then
-
     def __init__(self, cohort: Cohort, ticket: Ticket, queue: bool, instead_of: Place | None) -> None:
         self.cohort = cohort
         self.engine = cohort.engine
@@ -101,11 +98,16 @@ class Place:
         self.fence = self.last_fence = 0  # of the last ownership handed out, and of the last that can be
         self.holds: Collection[Hold] = ()
         self.deadline = self.until = 0.0  # until when we believe that we are inside, and may hand it on here
+        self.lease_until = math.inf  # when a lease that is not renewed ends, whatever shorter lives the server gives
+        self.idle_until = math.inf  # kept that long although nobody is inside
         self.company_since = 0.0
         self.served = self.company = self.asked_to_go = False  # served: whether it was ever handed out
         # Protocol
         self.answered = False
         self.asked_since: float | None = None  # first request since the last answer
+        self.failure: BackendError | None = None  # of the last request without an answer
+        self.believed_at = 0.0  # when the last request answered Waiting was sent
+        self.last = 0  # the line's last epoch, as told then
         self.over_at = 0.0  # when the server has surely ended the ticket, if nothing more is sent
         self.pauses = self.unanswered = 0  # unanswered: joins without an answer; the id is in doubt
         self.via = -1
