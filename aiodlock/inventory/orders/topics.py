@@ -17,6 +17,7 @@ except ImportError as error:
 __all__ = ["make_topics"]
 
 _EXISTS = 36
+_NO_REPLICAS = 38  # also where there are too few brokers for good
 _PAUSE = 0.2
 
 
@@ -63,6 +64,9 @@ async def _make(bootstrap: str, wanted: list[NewTopic], access: Access) -> Any:
         await admin.start()
         if not (await admin.describe_cluster())["brokers"]:  # the driver would stumble over its own None
             raise BackendUnavailableError("it listens, but no broker is ready")
-        return await admin.create_topics(wanted)
+        reply = await admin.create_topics(wanted)
+        if any(code == _NO_REPLICAS and "fenced" in (message or "") for _, code, message in reply.topic_errors):
+            raise BackendUnavailableError("the brokers are there, but not let in again yet")
+        return reply
     finally:
         await admin.close()
