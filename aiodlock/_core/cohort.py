@@ -57,7 +57,9 @@ class Cohort(Tickets):
         if self.open and not (self.waiters and self.live()):
             place, now = self.open[-1], self.engine.now()
             if now < place.until:
-                return self._hand_out(place, now)
+                if not self.shape.shared:
+                    self.open.pop()
+                return self._own(place, now)
         return None
 
     def queue(self, waiter: Waiter, *, stand: bool = True) -> None:
@@ -278,10 +280,6 @@ class Cohort(Tickets):
                 self.ahead.wake(self, place, now)
             return None
         return self._retire_place(place, now)
-
-    def _hand_out(self, place: Place, now: float) -> Hold:
-        self.open.pop()  # it was the last
-        return self._own(place, now)
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""

@@ -121,13 +121,6 @@ class Hold(Block):
         else:
             await self._end_block(error)
 
-    def _end_simply(self, now: float) -> asyncio.Future[None] | None:
-        """End a simple ownership that is not lost."""
-        cohort = self._cohort
-        self._state, self._entries = RELEASED, 0
-        del cohort.owners[self._task]
-        return cohort.give_back(self, now)
-
     def _give_back(self) -> asyncio.Future[None] | None:
         if self._state is RELEASED:
             raise self._not_held()

@@ -318,32 +318,40 @@ class Place:
     def _hear(self, sent_at: float, now: float, answer: Answer) -> None:
         self.answered, self.asked_since = True, None
         self.pauses, self.via = 0, answer.via
-        if not isinstance(answer, Gone) and answer.size != self.cohort.size and answer.size:
+        if isinstance(answer, Gone):
+            self._refused(answer)
+            return
+        if answer.size != self.cohort.size and answer.size:
             self.cohort.hear_size(answer.size)
-        match answer:
-            case Inside() if self.state is WAITING:
-                deadline = deadline_of(sent_at, answer.remaining)
+        if isinstance(answer, Inside):
+            deadline = deadline_of(sent_at, answer.remaining)
+            if self.state is INSIDE:
+                self._stay(deadline, answer)
+            elif self.state is WAITING:
                 if not self.cohort.renews:
                     self.lease_until = sent_at + self.ticket.ttl
                 if answer.company:
                     self.company = True
                 self._enter(answer.epoch, answer.remaining, deadline, now)
-            case Inside():
-                self._stay(deadline_of(sent_at, answer.remaining), answer)
-            case Waiting() if self.state is WAITING:
-                self.believed_at = max(self.believed_at, sent_at)
-                self.last = answer.last
-                look_again = max(SHORTEST_LOOK, self.cohort.look_after(min(answer.look_again, self.life / 3)))
-                self.engine.watchdog.watch(self, now + look_again)
-                self.cohort.told_to_wait(answer.holder)
-            case Gone(why=why) if self.state is INSIDE:
-                self.lose(f"refused by the server: {why.value}")
-            case Gone(why=why):
-                if self.unanswered:
-                    self.leave()  # a join still on its way must not make it stand again
-                else:
-                    self.end()
-                self.cohort.refused(self, why, answer.holder)
+        elif self.state is WAITING:
+            self._wait(sent_at, now, answer)
+
+    def _wait(self, sent_at: float, now: float, answer: Waiting) -> None:
+        self.believed_at = max(self.believed_at, sent_at)
+        self.last = answer.last
+        look_again = max(SHORTEST_LOOK, self.cohort.look_after(min(answer.look_again, self.life / 3)))
+        self.engine.watchdog.watch(self, now + look_again)
+        self.cohort.told_to_wait(answer.holder)
+
+    def _refused(self, answer: Gone) -> None:
+        if self.state is INSIDE:
+            self.lose(f"refused by the server: {answer.why.value}")
+            return
+        if self.unanswered:
+            self.leave()  # a join still on its way must not make it stand again
+        else:
+            self.end()
+        self.cohort.refused(self, answer.why, answer.holder)
 
     def _enter(self, epoch: int, life: float, deadline: float, now: float) -> None:
         if deadline <= now:

@@ -79,9 +79,6 @@ class SharedCohort(Cohort):
             self._mark_rare(own)
         return own
 
-    def _hand_out(self, place: Place, now: float) -> Hold:
-        return self._own(place, now)
-
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         if place.holds:  # too little is left of its life for another reader, or its count is used up
             self._close(place)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from aiodlock.backends.base import Reply
+from aiodlock.backends.base import Reply, as_future
 from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError
 
 __all__ = ["Supervisor"]
@@ -24,14 +24,14 @@ class Supervisor:
 
     def see(self, work: Awaitable[T], done: Callable[[T | BackendError], None]) -> None:
         """See *work* through and give *done* its result, or the error that stands for it: at once from a `Reply`."""
-        if type(work) is Reply and not work.done():
+        if isinstance(work, Reply) and not work.done():
             work.then, work.otherwise = done, self._failed
         else:
             self.own(work, done)
 
     def own(self, work: Awaitable[T], done: Callable[[T | BackendError], None]) -> asyncio.Future[T]:
-        """Do the same, and return it as a future: as it is, if it is one; only a coroutine costs a task."""
-        future = asyncio.ensure_future(work)
+        """Do the same, and return it as a future."""
+        future = as_future(work)
         self._work.add(future)
         future.add_done_callback(partial(self._ended, done))
         return future

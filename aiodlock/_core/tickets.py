@@ -51,14 +51,14 @@ class Tickets(Waiters):
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
-        nobody = len(self.waiters) == self.dead and not (self._coming or self.tries)
-        wanted = 0 if nobody else self.wanted()
+        is_empty = not (self.waiters or self._coming or self.tries) or not (self.live() or self.tries)
+        wanted = 0 if is_empty else self.wanted()
         while len(self.standing) < wanted and not (self._retries and self._retries.is_pausing):
             self._stand()
         while len(self.standing) > wanted:
             place, _ = self.standing.popitem()
             place.leave()
-        if nobody and not (self.inside or (self.runs and self.runs.is_busy)):
+        if is_empty and not (self.inside or (self.runs and self.runs.is_busy)):
             self.retire()
 
     def fail(self, error: Callable[[], Exception]) -> None:

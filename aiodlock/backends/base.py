@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from aiodlock._core.line import Answer, Call, LineId, Row, Ticket, TicketId
 from aiodlock._core.stock import (
@@ -40,6 +40,7 @@ __all__ = [
     "Reply",
     "Stocking",
     "Stockroom",
+    "as_future",
     "only_key",
 ]
 
@@ -141,26 +142,54 @@ class Backend(Protocol):
         ...
 
 
-class Reply(asyncio.Future[_T]):
-    """A future whose owner is told in the very step in which the answer arrives: `then`, if it is set."""
+class Reply(Generic[_T]):
+    """An answer under way, whose owner is told in the very step in which it arrives: `then`, if it is set.
 
-    then: Callable[[Any], None] | None = None
-    hops = 0  # how often a wire sent its command on to another server
-    otherwise: Callable[[Callable[[Any], None], Exception], None]  # told of an error; is given `then` as well
+    Otherwise it is awaited, or looked at as a future, which is made only then: most verbs need none.
+    """
+
+    __slots__ = ("_future", "otherwise", "then")
+
+    def __init__(self) -> None:
+        self.then: Callable[[Any], None] | None = None
+        self.otherwise: Callable[[Callable[[Any], None], BaseException], None]  # told of an error, and given `then`
+        self._future: asyncio.Future[_T] | None = None
+
+    @property
+    def future(self) -> asyncio.Future[_T]:
+        """The same as a future."""
+        if self._future is None:
+            self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+    def __await__(self) -> Generator[Any, None, _T]:
+        return self.future.__await__()
+
+    def done(self) -> bool:
+        """Whether it is there, or nobody wants it any more."""
+        return self._future is not None and self._future.done()
 
     def arrive(self, answer: _T) -> None:
         """Hear the answer."""
         if self.then is not None:
             self.then(answer)
         elif not self.done():
-            self.set_result(answer)
+            self.future.set_result(answer)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Hear why there is none."""
         if self.then is not None:
             self.otherwise(self.then, error)
         elif not self.done():
-            self.set_exception(error)
+            is_unseen = self._future is None
+            self.future.set_exception(error)
+            if is_unseen:
+                self.future.exception()  # whoever asks is told; that nobody has yet is no mistake
+
+
+def as_future(verb: Awaitable[_T]) -> asyncio.Future[_T]:
+    """Return a verb as a future: as it is, if it is one; only a coroutine costs a task."""
+    return verb.future if isinstance(verb, Reply) else asyncio.ensure_future(verb)
 
 
 @dataclass(frozen=True, slots=True)

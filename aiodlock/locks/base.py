@@ -15,7 +15,7 @@ from aiodlock._core.combine import Combiner
 from aiodlock._core.hold import Hold
 from aiodlock._core.leaving import see_off
 from aiodlock._core.line import LineId, Row, Ticket
-from aiodlock._core.ownership import COMING, Owners, Task, current_task
+from aiodlock._core.ownership import COMING, RELEASED, Owners, Task, current_task
 from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError
 from aiodlock.events import LockAcquired
 from aiodlock.policy import DEFAULT, Default, Policy, check_wait
@@ -119,12 +119,15 @@ class Synchronizer(Generic[_HoldT]):
         task, owners = current_task(self._loop), self._owners  # type: ignore[arg-type]
         own = owners.get(task)
         if own is not None and own._simple:
-            if own._cohort.pass_on(own):
+            cohort = own._cohort
+            if cohort.pass_on(own):
                 del owners[task]
                 return
-            now = own._cohort.engine.now()
+            now = cohort.engine.now()
             if now < own._place.deadline:
-                if (left := own._end_simply(now)) is not None:
+                own._state, own._entries = RELEASED, 0
+                del owners[task]
+                if (left := cohort.give_back(own, now)) is not None:
                     await see_off(own._place, left)
                 return
         block = owners.innermost_block(task)

@@ -75,7 +75,12 @@ def every_call_counts() -> Change:
 def never_loads() -> Change:
     """A script that the server does not know is not sent to it."""
     refused = Link._refused
-    return Link, "_refused", lambda self, entry, error: refused(self, (*entry[:3], None), error)
+
+    def refused_for_good(self: Link, request: Any, error: str) -> None:
+        request.script = None
+        refused(self, request, error)
+
+    return Link, "_refused", refused_for_good
 
 
 def never_asks() -> Change:
@@ -105,8 +110,8 @@ def follows_nobody() -> Change:
     """A line that has moved to another server of a cluster is not looked for there."""
     refused = Cluster._refused
 
-    def refused_is_failed(self: Cluster, spot: Any, entry: Any, error: str) -> bool:
-        return b"EVALSHA" not in entry[2] and refused(self, spot, entry, error)
+    def refused_is_failed(self: Cluster, spot: Any, request: Any, error: str) -> bool:
+        return request.script is None and refused(self, spot, request, error)
 
     return Cluster, "_refused", refused_is_failed
 

@@ -111,7 +111,7 @@ class LockTable:
     def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
         if ticket.size != 1:
             refused: Reply[Answer] = Reply()
-            refused.set_result(Gone(GoneWhy.TOO_HEAVY))  # a row has one owner
+            refused.arrive(Gone(GoneWhy.TOO_HEAVY))  # a row has one owner
             return refused
         before = () if instead_of is None else (self._free(Ticket(ticket.line, instead_of)),)
         return self._ask(ticket, queue=queue, before=before)

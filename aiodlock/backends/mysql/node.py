@@ -91,7 +91,7 @@ class Node:
         """
         order = Order(statement, decode, lane, results, shortcut)
         if self._link is None:
-            order.reply.set_exception(BackendUnavailableError(f"{self.address}: {self._down}"))
+            order.reply.fail(BackendUnavailableError(f"{self.address}: {self._down}"))
         elif resting := self._resting.get(order.lane):
             resting.orders.append(order)
         else:
@@ -132,7 +132,7 @@ class Node:
         orders: deque[Order[Any]] = deque()
         while self._orders and len(orders) < _TOGETHER:
             order = self._orders.popleft()
-            if not order.reply.cancelled():
+            if not order.reply.done():
                 orders.append(order)
         if self._link is None or not orders:
             return

@@ -5,12 +5,11 @@ The verbs are written once; which server and which channel a line has is the rou
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from aiodlock._core.line import (
     Answer,
@@ -46,7 +45,7 @@ from aiodlock.backends.redis.scripts import (
     to_none,
 )
 from aiodlock.backends.redis.stock import RedisStockroom
-from aiodlock.backends.redis.wire import Decode, Link
+from aiodlock.backends.redis.wire import Decode, Link, Request
 from aiodlock.errors import BackendUnavailableError
 from aiodlock.policy import check_count
 
@@ -58,18 +57,8 @@ _CACHED = 16_384  # lines whose packed beginnings are kept
 
 _JOIN, _LEAVE, _RENEW, _LATCH = load("join"), load("leave"), load("renew"), load("latch")
 _WEIGHT, _SIZE, _REVOKE = load("weight"), load("size"), load("revoke")
-_JOIN_HEAD, _LEAVE_HEAD = _JOIN.head(6), _LEAVE.head(3)
-_NUMBERS = struct.Struct("<5d")  # of a policy, as `join.lua` unpacks them
+_JOIN_TERMS, _LEAVE_TERMS = struct.Struct("<B5d"), struct.Struct("<d")  # their numbers, as the scripts unpack them
 _END = b"\r\n"
-_QUEUE, _AT_ONCE, _NOT_BURIED = bulk(1) + bulk(""), bulk(0) + bulk(""), bulk(0)
-
-
-class _Heads(NamedTuple):
-    """What the two hot commands of one line begin with."""
-
-    key: bytes
-    join: bytes
-    leave: bytes
 
 
 class Lines:
@@ -81,10 +70,9 @@ class Lines:
         self._route = route
         self._calls = calls
         self._keys = calls.keys
-        self._send, self._grant = route.send, route.grant
-        # The constant parts of the two hot commands are packed once.
-        self._heads = lru_cache(_CACHED)(self._pack_heads)
-        self._policy = lru_cache(_CACHED)(self._pack_policy)
+        # The constant parts of the two hot verbs are packed once.
+        self._to_join = lru_cache(_CACHED)(self._pack_join)
+        self._to_leave = lru_cache(_CACHED)(self._pack_leave)
 
     async def open(self, on_call: OnCall) -> None:
         self._calls.on_call = on_call
@@ -98,35 +86,36 @@ class Lines:
         return self._route.ping()
 
     def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
-        way = _QUEUE if queue else _AT_ONCE
-        if instead_of is not None:
-            way = bulk(int(queue)) + bulk(instead_of)
-        policy = self._policy(ticket.weight, ticket.size, ticket.ttl, ticket.owner)
-        (key, head, _), ticket_id = self._heads(ticket.line), ticket.id.encode()
-        payload = b"".join((head, length(len(ticket_id)), ticket_id, _END, way, policy))
-        return self._grant(key, payload, to_answer, _JOIN.load)
+        terms = ticket.line, ticket.weight, ticket.size, ticket.ttl, ticket.owner
+        if queue and instead_of is None:
+            key, packed, rest = self._to_join(*terms)
+        else:
+            key, packed, rest = self._pack_join(*terms, queue=queue, instead_of=instead_of or "")
+        ticket_id = ticket.id.encode()
+        payload = b"".join((length(len(ticket_id)), ticket_id, rest))
+        return self._route.grant(key, Request(payload, to_answer, _JOIN, packed))
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
-        remembered = bulk(micros(tombstone_life(ticket.ttl))) if bury else _NOT_BURIED
-        (key, _, head), ticket_id = self._heads(ticket.line), ticket.id.encode()
-        payload = b"".join((head, length(len(ticket_id)), ticket_id, _END, remembered))
-        return self._send(key, payload, to_none, _LEAVE.load)
+        remembered = micros(tombstone_life(ticket.ttl)) if bury else 0
+        key, packed, rest = self._to_leave(ticket.line, remembered)
+        ticket_id = ticket.id.encode()
+        payload = b"".join((length(len(ticket_id)), ticket_id, rest))
+        return self._route.take(key, Request(payload, to_none, _LEAVE, packed))
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
         batch = Batch(tickets)
         for line, positions in batch.by_line():
             some = [tickets[i] for i in positions]
             arguments = [part for t in some for part in (t.id, micros(t.ttl), micros(t.waiting_life))]
-            key, payload = self._pack(_RENEW, line, arguments)
-            batch.expect(positions, self._grant(key, payload, to_answers, _RENEW.load))
+            renewed = self._route.grant(*self._packed(_RENEW, line, arguments, to_answers))
+            batch.expect(positions, renewed.future)
         return batch.answers
 
     def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
         return inspect(self._route, self._keys, kind, pattern)
 
     async def change_weight(self, ticket: Ticket, weight: int) -> Answer:
-        key, payload = self._pack(_WEIGHT, ticket.line, (ticket.id, weight))
-        answer = await self._grant(key, payload, to_answer, _WEIGHT.load)
+        answer = await self._route.grant(*self._packed(_WEIGHT, ticket.line, (ticket.id, weight), to_answer))
         if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:  # it tells of a life, as a renewal does
             raise BackendUnavailableError(f"{self.address}: {answer.why.value}")
         return answer
@@ -145,24 +134,36 @@ class Lines:
     def stock(self, terms: Terms) -> Stockroom:
         return RedisStockroom(self._route, self._keys, terms)
 
-    def _call(
-        self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]
-    ) -> asyncio.Future[_T]:
-        key, payload = self._pack(script, line, arguments)
-        return self._send(key, payload, decode, script.load)
+    def _call(self, script: Script, line: LineId, *arguments: bytes | str | int, decode: Decode[_T]) -> Request[_T]:
+        return self._route.take(*self._packed(script, line, arguments, decode))
 
-    def _pack(self, script: Script, line: LineId, arguments: Sequence[bytes | str | int]) -> tuple[bytes, bytes]:
+    def _packed(
+        self, script: Script, line: LineId, arguments: Sequence[bytes | str | int], decode: Decode[_T]
+    ) -> tuple[bytes, Request[_T]]:
         key = self._keys.name(line).key
-        return key, script.head(len(arguments)) + b"".join(map(bulk, (key, *arguments)))
+        payload = script.head(len(arguments)) + b"".join(map(bulk, (key, *arguments)))
+        return key, Request(payload, decode, script)
 
-    def _pack_heads(self, line: LineId) -> _Heads:
+    def _pack_join(
+        self,
+        line: LineId,
+        weight: int,
+        size: int,
+        ttl: float,
+        owner: str,
+        queue: bool = True,
+        instead_of: str = "",
+    ) -> tuple[bytes, bytes, bytes]:
+        """Return a line's key, as it is and packed, and what comes behind the id of a ticket that joins it."""
         key, clear = self._keys.name(line)
-        packed, channel = bulk(key), bulk(self._route.channel(key))
-        return _Heads(key, _JOIN_HEAD + packed + bulk(clear) + channel, _LEAVE_HEAD + packed + channel)
+        numbers = (queue, weight, size, micros(ttl), micros(waiting_life(ttl)), self.capabilities.most_tickets)
+        words = (owner.replace("\0", "").encode(), self._route.channel(key), clear, instead_of.encode(), b"")
+        return key, bulk(key), _END + bulk(_JOIN_TERMS.pack(*numbers) + b"\0".join(words))
 
-    def _pack_policy(self, weight: int, size: int, ttl: float, owner: str) -> bytes:
-        numbers = (weight, size, micros(ttl), micros(waiting_life(ttl)), self.capabilities.most_tickets)
-        return bulk(_NUMBERS.pack(*numbers) + owner.replace("\0", "").encode() + b"\0")
+    def _pack_leave(self, line: LineId, remembered: int) -> tuple[bytes, bytes, bytes]:
+        """Return the same for one that leaves it."""
+        key = self._keys.name(line).key
+        return key, bulk(key), _END + bulk(_LEAVE_TERMS.pack(remembered) + self._route.channel(key) + b"\0")
 
 
 class RedisBackend(Lines):

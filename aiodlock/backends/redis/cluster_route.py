@@ -20,12 +20,12 @@ from redis.crc import key_slot
 
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.calls import Calls
-from aiodlock.backends.redis.member import Grant, Member, RedirectedError
+from aiodlock.backends.redis.member import Member, RedirectedError
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.route import PING
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.slots import Redirection, SlotMap, Spot
-from aiodlock.backends.redis.wire import Decode, Entry, Link
+from aiodlock.backends.redis.wire import Link, Request
 from aiodlock.errors import BackendError, BackendUnavailableError
 
 __all__ = ["Cluster"]
@@ -105,31 +105,29 @@ class Cluster:
             self._channels[slot] = self._calls.keys.channel_near(key, self._calls.client)
         return self._channels[slot]
 
-    def send(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+    def take(self, key: bytes, request: Request[_T]) -> Request[_T]:
         slot = key_slot(key)
-        spot = self._map.owner(slot)
-        if spot is None:
-            return self._nobody(slot)
-        member = self._members.get(spot) or self._join(spot)
-        self._listen(member, slot)
-        return member.node.send(payload, decode, load)
+        if (member := self._member_of(slot, request)) is not None:
+            self._listen(member, slot)
+            member.node.take(request)
+        return request
 
-    def grant(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+    def grant(self, key: bytes, request: Request[_T]) -> Request[_T]:
         if not self._min_replicas:
-            return self.send(key, payload, decode, load)
+            return self.take(key, request)
         slot = key_slot(key)
-        spot = self._map.owner(slot)
-        if spot is None:
-            return self._nobody(slot)
-        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._send_grant(Grant(future, slot, payload, decode, load), self._members.get(spot) or self._join(spot))
-        return future
+        if (member := self._member_of(slot, request)) is not None:
+            self._send_grant(slot, request, member)
+        return request
 
-    def _nobody(self, slot: int) -> asyncio.Future[Any]:
+    def _member_of(self, slot: int, request: Request[Any]) -> Member | None:
+        """Return the server that *request* is for; where there is none, it fails."""
+        spot = self._map.owner(slot)
+        if spot is not None:
+            return self._members.get(spot) or self._join(spot)
         self._stale.set()
-        nobody: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        nobody.set_exception(BackendUnavailableError(f"no server of the cluster serves slot {slot}"))
-        return nobody
+        request.fail(BackendUnavailableError(f"no server of the cluster serves slot {slot}"))
+        return None
 
     def masters(self) -> Sequence[Node]:
         return [(self._members.get(spot) or self._join(spot)).node for spot in self._map.masters]
@@ -152,6 +150,7 @@ class Cluster:
             on_refused=partial(self._refused_grant, spot),
             patience=self._patience,
             vias=self._vias,
+            most_merged=1,  # a call is for one slot
         )
 
     def _address(self, spot: Spot) -> Address:
@@ -169,6 +168,7 @@ class Cluster:
             on_refused=partial(self._refused, spot),
             patience=self._patience,
             vias=self._vias,
+            most_merged=1,  # a call is for one slot
         )
 
     async def _greet(self, link: Link) -> None:
@@ -183,8 +183,8 @@ class Cluster:
             return
         member.channels.add(channel)
         if asking:
-            member.node.send(_ASKING, to_none).add_done_callback(_look_at)
-        listening = member.asked[channel] = member.node.send(command("SSUBSCRIBE", channel), _to_listening)
+            member.node.send(_ASKING, to_none).future.add_done_callback(_look_at)
+        listening = member.asked[channel] = member.node.send(command("SSUBSCRIBE", channel), _to_listening).future
         listening.add_done_callback(partial(member.heard, channel))
 
     def _lost(self, spot: Spot) -> None:
@@ -202,63 +202,61 @@ class Cluster:
 
     # --- joins and renewals that replicas confirm --------------------------------------------------------------
 
-    def _send_grant(self, grant: Grant, member: Member, *, asking: bool = False) -> None:
+    def _send_grant(self, slot: int, request: Request[Any], member: Member, *, asking: bool = False) -> None:
         """Send it over the member's second connection, when the first one hears the calls that may follow."""
-        self._listen(member, grant.slot, asking=asking)
+        self._listen(member, slot, asking=asking)
         assert member.grants is not None
-        send = partial(member.grants.send, grant.payload, grant.decode, grant.load, first=_ASKING if asking else None)
-
-        def go(_: object = None) -> None:
-            send().add_done_callback(partial(self._granted, grant))
-
-        listening = member.asked.get(self._channels.get(grant.slot, b""))
+        grants, first, sent = member.grants, _ASKING if asking else None, request.again()
+        sent.future.add_done_callback(partial(self._granted, slot, request))
+        listening = member.asked.get(self._channels.get(slot, b""))
         if listening is None:
-            go()
+            grants.take(sent, first=first)
         else:
-            listening.add_done_callback(go)
+            listening.add_done_callback(lambda _: grants.take(sent, first=first))
 
-    def _granted(self, grant: Grant, answer: asyncio.Future[Any]) -> None:
+    def _granted(self, slot: int, request: Request[Any], answer: asyncio.Future[Any]) -> None:
         error = answer.exception()
-        if grant.future.done():
+        if request.done():
             return
-        if isinstance(error, RedirectedError) and grant.hops < _MOST_HOPS and not self._is_closed:
-            grant.hops += 1
-            self._send_grant(grant, self._follow(error.redirection), asking=not error.redirection.is_for_good)
+        if isinstance(error, RedirectedError) and request.hops < _MOST_HOPS and not self._is_closed:
+            request.hops += 1
+            redirection = error.redirection
+            self._send_grant(slot, request, self._follow(redirection), asking=not redirection.is_for_good)
         elif error is not None:
-            grant.future.set_exception(error)
+            request.fail(error)
         else:
-            grant.future.set_result(answer.result())
+            request.arrive(answer.result())
 
-    def _refused_grant(self, spot: Spot, entry: Entry, error: str) -> bool:
+    def _refused_grant(self, spot: Spot, request: Request[Any], error: str) -> bool:
         """Tell where it belongs: it has to be confirmed there."""
         redirection = Redirection.of(error, spot)
         if redirection is not None:
-            entry[0].fail(RedirectedError(redirection, f"{spot[0]}:{spot[1]}: {error}"))
+            request.fail(RedirectedError(redirection, f"{spot[0]}:{spot[1]}: {error}"))
         elif error.startswith("CLUSTERDOWN"):
             self._stale.set()
         return redirection is not None
 
     # --- redirections ----------------------------------------------------------------------------------------
 
-    def _refused(self, spot: Spot, entry: Entry, error: str) -> bool:
+    def _refused(self, spot: Spot, request: Request[Any], error: str) -> bool:
         """Send a command on to where it belongs; a refused one has done nothing."""
         redirection, is_down = Redirection.of(error, spot), error.startswith("CLUSTERDOWN")
         if is_down:
             self._stale.set()
-        if entry[1] is _to_allowed and (redirection or is_down):
-            entry[0].arrive(None)
+        if request.decode is _to_allowed and (redirection or is_down):
+            request.arrive(None)
             return True
-        if redirection is None or entry[1] is _to_listening:
+        if redirection is None or request.decode is _to_listening:
             return False
-        entry[0].hops += 1
-        if entry[0].hops > _MOST_HOPS:
-            entry[0].fail(BackendUnavailableError(f"sent from server to server {_MOST_HOPS} times: {error}"))
+        request.hops += 1
+        if request.hops > _MOST_HOPS:
+            request.fail(BackendUnavailableError(f"sent from server to server {_MOST_HOPS} times: {error}"))
             return True
         member = self._follow(redirection)
         self._listen(member, redirection.slot, asking=not redirection.is_for_good)
         if not redirection.is_for_good:
-            member.node.send(_ASKING, to_none).add_done_callback(_look_at)
-        member.node.take(entry)
+            member.node.send(_ASKING, to_none).future.add_done_callback(_look_at)
+        member.node.take(request)
         return True
 
     def _follow(self, redirection: Redirection) -> Member:

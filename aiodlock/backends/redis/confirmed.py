@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from aiodlock._core.line import Gone, GoneWhy, Inside, Waiting
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.scripts import command, to_none
-from aiodlock.backends.redis.wire import Decode
+from aiodlock.backends.redis.wire import Request
 from aiodlock.errors import BackendUnavailableError
 
 __all__ = ["Confirming", "doubted"]
 
-_T = TypeVar("_T")
-
 
 class _Asked(NamedTuple):
-    future: asyncio.Future[Any]
-    payload: bytes
-    decode: Decode[Any]
-    load: bytes | None
+    """What somebody waits for, and the command that may go before it."""
+
+    request: Request[Any]
     first: bytes | None
 
 
-_Round: TypeAlias = "list[tuple[_Asked, asyncio.Future[Any]]]"
+_Round: TypeAlias = "list[tuple[Request[Any], Request[Any]]]"  # who waits, and what was sent
 
 
 class Confirming:
@@ -42,28 +39,25 @@ class Confirming:
         self._next: list[_Asked] = []
         self._under_way = False
 
-    def send(
-        self, payload: bytes, decode: Decode[_T], load: bytes | None = None, *, first: bytes | None = None
-    ) -> asyncio.Future[_T]:
-        """Send with the next round, behind the command *first*; the future gets the reply, or what `doubted` makes."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[_T] = loop.create_future()
-        self._next.append(_Asked(future, payload, decode, load, first))
+    def take(self, request: Request[Any], *, first: bytes | None = None) -> None:
+        """Send with the next round, behind the command *first*; it gets the reply, or what `doubted` makes of that."""
+        self._next.append(_Asked(request, first))
         if not self._under_way:
             self._under_way = True
-            loop.call_soon(self._begin)
-        return future
+            asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
         asked, self._next = self._next, []
         self._under_way = bool(asked)
         if asked:
-            self._send_wait([(one, self._send(one)) for one in asked])
+            self._send_wait([(one.request, self._send(one)) for one in asked])
 
-    def _send(self, one: _Asked) -> asyncio.Future[Any]:
+    def _send(self, one: _Asked) -> Request[Any]:
         if one.first is not None:
-            self._node.send(one.first, to_none).add_done_callback(lambda done: done.exception())
-        return self._node.send(one.payload, one.decode, one.load)
+            self._node.send(one.first, to_none).future.add_done_callback(lambda done: done.exception())
+        sent = one.request.again()
+        self._node.take(sent)
+        return sent
 
     def _send_wait(self, sent: _Round) -> None:
         # A command that met NOSCRIPT is sent again, and is then behind the WAIT: that one says nothing of it.
@@ -71,7 +65,7 @@ class Confirming:
             return int(reply) if all(answer.done() for _, answer in sent) else None
 
         waited = self._node.send(self._wait, counted)
-        waited.add_done_callback(partial(self._waited, sent))
+        waited.future.add_done_callback(partial(self._waited, sent))
 
     def _waited(self, sent: _Round, waited: asyncio.Future[int | None]) -> None:
         error = waited.exception()
@@ -79,22 +73,23 @@ class Confirming:
         if count is None:
             self._send_wait(sent)
             return
-        for asked, answer in sent:
-            answer.add_done_callback(partial(_settle, asked.future, error, count >= self._replicas))
+        for request, answer in sent:
+            answer.future.add_done_callback(partial(_settle, request, error, count >= self._replicas))
         self._begin()
 
 
 def _settle(
-    future: asyncio.Future[Any], error: BaseException | None, is_confirmed: bool, answer: asyncio.Future[Any]
+    request: Request[Any], error: BaseException | None, is_confirmed: bool, answer: asyncio.Future[Any]
 ) -> None:
     if error := answer.exception() or error:
-        if not future.done():
-            future.set_exception(error)
-    elif not future.done():
-        try:
-            future.set_result(answer.result() if is_confirmed else doubted(answer.result()))
-        except BackendUnavailableError as doubt:
-            future.set_exception(doubt)
+        request.fail(error)
+        return
+    try:
+        result = answer.result() if is_confirmed else doubted(answer.result())
+    except BackendUnavailableError as doubt:
+        request.fail(doubt)
+    else:
+        request.arrive(result)
 
 
 def doubted(answer: object) -> object:

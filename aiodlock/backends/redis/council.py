@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, LineId, Row, Ticket, TicketId, Waiting
+from aiodlock.backends.base import as_future
 from aiodlock.backends.redis.master import Master
 from aiodlock.backends.redis.quorum import Votes, gather_votes, largest, majority_of
 from aiodlock.backends.redis.stand import Stand, base_id
@@ -45,7 +46,7 @@ class Council:
         self.pay_debts()
         there = {number: master for number, master in enumerate(self.masters) if master.is_up}
         one = stand.next_try(there)
-        asked = {number: asyncio.ensure_future(master.join(one, queue=False)) for number, master in there.items()}
+        asked = {number: as_future(master.join(one, queue=False)) for number, master in there.items()}
         for number, answer in asked.items():
             answer.add_done_callback(partial(stand.answered, number, one.id))
         is_hopeless = partial(self._is_hopeless, len(asked))

@@ -13,6 +13,7 @@ from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import bulk, command, load, to_row
+from aiodlock.backends.redis.wire import Request
 from aiodlock.errors import BackendDataError
 
 __all__ = ["inspect"]
@@ -74,7 +75,7 @@ async def _rows(route: Route, keys: Keys, key: bytes, kind: str, pattern: str) -
     start, restarts = b"", 0
     while restarts <= _RESTARTS:
         payload = _HEAD + bulk(key) + bulk(start) + bulk(_PAGE)
-        page = await route.send(key, payload, partial(_to_page, keys, key), _INSPECT.load)
+        page = await route.take(key, Request(payload, partial(_to_page, keys, key), _INSPECT))
         if page is None:
             start, restarts = b"", restarts + 1
             continue

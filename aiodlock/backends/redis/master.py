@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aiodlock._core.line import Answer, LineId, Ticket, TicketId
-from aiodlock.backends.base import OnCall
+from aiodlock.backends.base import OnCall, as_future
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.backend import RedisBackend
 from aiodlock.backends.redis.scripts import load, micros, to_answer, to_none
@@ -61,7 +61,7 @@ class Master(RedisBackend):
                 self._pay(debt)
 
     def _pay(self, debt: _Debt) -> asyncio.Future[None]:
-        leaving = asyncio.ensure_future(self.leave(debt.ticket, bury=debt.bury))
+        leaving = as_future(self.leave(debt.ticket, bury=debt.bury))
         leaving.add_done_callback(partial(self._paid, debt))
         return leaving
 
@@ -83,7 +83,7 @@ class Master(RedisBackend):
         name = self._keys.name(line)
         bell = LineId(f"{line.kind} bell", line.key)
         done = self._call(_BELL, bell, name.clear or name.key, channel, micros(life), decode=to_none)
-        done.add_done_callback(_look_at)
+        done.future.add_done_callback(_look_at)
 
 
 def _look_at(done: asyncio.Future[None]) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiodlock.backends.redis.confirmed import Confirming
 from aiodlock.backends.redis.node import Node, close_together
 from aiodlock.backends.redis.slots import Redirection, Spot
-from aiodlock.backends.redis.wire import Decode
 from aiodlock.errors import BackendUnavailableError
 
-__all__ = ["Grant", "Member", "RedirectedError"]
+__all__ = ["Member", "RedirectedError"]
 
 
 @dataclass(slots=True)
@@ -42,18 +40,6 @@ class Member:
 
     async def aclose(self) -> None:
         await close_together(node for node in (self.granting, self.node) if node is not None)
-
-
-@dataclass(slots=True)
-class Grant:
-    """A join or a renewal on its way, from server to server if need be."""
-
-    future: asyncio.Future[Any]
-    slot: int
-    payload: bytes
-    decode: Decode[Any]
-    load: bytes | None
-    hops: int = 0
 
 
 class RedirectedError(BackendUnavailableError):

@@ -6,11 +6,10 @@ import asyncio
 import itertools
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from aiodlock.backends.base import Reply
-from aiodlock.backends.redis.scripts import to_hello, to_none
-from aiodlock.backends.redis.wire import Decode, Entry, Link, OnPush, OnRefused
+from aiodlock.backends.redis.scripts import Script, to_hello, to_none
+from aiodlock.backends.redis.wire import CHUNK, Decode, Link, OnPush, OnRefused, Request
 from aiodlock.errors import BackendError, BackendUnavailableError
 
 __all__ = ["Node", "Where", "close_together"]
@@ -38,6 +37,7 @@ class Node:
 
     *greet* prepares a fresh link (subscriptions) before any command goes over it. *on_down* is told when a link is lost
     or none was made, *on_up* when commands may go out again. *vias* numbers the links of nodes that share the numbers.
+    *most_merged*: see `Link`.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Node:
         on_down: Callable[[], None] = lambda: None,
         on_refused: OnRefused | None = None,
         vias: Iterator[int] | None = None,
+        most_merged: int = CHUNK,
     ) -> None:
         self.address = address
         self._name = name
@@ -61,8 +62,9 @@ class Node:
         self._on_down = on_down
         self._on_refused = on_refused
         self._patience = patience
+        self._most_merged = most_merged
         self._vias = vias or itertools.count(1)
-        self._early: list[Entry] | None = None  # what was sent before the first connection was made
+        self._early: list[Request[Any]] | None = None  # what was sent before the first connection was made
         self._link: Link | None = None
         self._down = "not connected"
         self._keeper: asyncio.Task[None] | None = None
@@ -110,22 +112,20 @@ class Node:
             link, self._link = self._link, None
             await link.aclose("closed")
 
-    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+    def send(self, payload: bytes, decode: Decode[_T], script: Script | None = None) -> Request[_T]:
         """Send over the link of this moment, see `Link.send`."""
-        if self._link is not None:
-            return self._link.send(payload, decode, load)
-        reply: Reply[_T] = Reply()
-        self.take((reply, decode, payload, load))
-        return reply
+        request = Request(payload, decode, script)
+        self.take(request)
+        return request
 
-    def take(self, entry: Entry) -> None:
+    def take(self, request: Request[Any]) -> None:
         """Send a command that somebody waits for already."""
         if self._link is not None:
-            self._link.take(entry)
+            self._link.take(request)
         elif self._early is not None:
-            self._early.append(entry)
+            self._early.append(request)
         else:
-            self._fail(entry)
+            self._fail(request)
 
     async def _begin(self) -> None:
         link: Link | None = None
@@ -136,8 +136,8 @@ class Node:
             self._fail_early()
         else:
             early, self._early, self._link = self._early, None, link
-            for entry in early or ():
-                link.take(entry)
+            for request in early or ():
+                link.take(request)
         await self._keep(link)
 
     async def _keep(self, link: Link | None) -> None:
@@ -152,11 +152,11 @@ class Node:
 
     def _fail_early(self) -> None:
         early, self._early = self._early, None
-        for entry in early or ():
-            self._fail(entry)
+        for request in early or ():
+            self._fail(request)
 
-    def _fail(self, entry: Entry) -> None:
-        entry[0].fail(BackendUnavailableError(f"{self.address}: {self._down}"))
+    def _fail(self, request: Request[Any]) -> None:
+        request.fail(BackendUnavailableError(f"{self.address}: {self._down}"))
 
     async def _redial(self) -> Link:
         delay = _FIRST_DELAY
@@ -193,6 +193,7 @@ class Node:
             on_push=self._on_push,
             patience=self._patience,
             on_refused=self._on_refused,
+            most_merged=self._most_merged,
         )
 
 

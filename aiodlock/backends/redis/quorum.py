@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from aiodlock.backends.base import as_future
 from aiodlock.errors import BackendError
 
 __all__ = ["Votes", "gather_votes", "largest", "majority_of", "never"]
@@ -44,7 +45,7 @@ async def gather_votes(
     is left with less ado. Answers that come later are dropped: what was asked may still be done.
     """
     votes: Votes[_T] = {}
-    open_: dict[asyncio.Future[_T], int] = {asyncio.ensure_future(answer): number for number, answer in asked.items()}
+    open_: dict[asyncio.Future[_T], int] = {as_future(answer): number for number, answer in asked.items()}
     for future in open_:
         future.add_done_callback(_look_at)
     loop = asyncio.get_running_loop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Protocol, TypeVar
 
@@ -10,7 +9,7 @@ from aiodlock.backends.redis.calls import Calls
 from aiodlock.backends.redis.confirmed import Confirming
 from aiodlock.backends.redis.node import Node, close_together
 from aiodlock.backends.redis.scripts import command, to_none
-from aiodlock.backends.redis.wire import Decode
+from aiodlock.backends.redis.wire import Request
 
 __all__ = ["PING", "Route", "Single"]
 
@@ -34,11 +33,11 @@ class Route(Protocol):
         """Return where this client is called for the line at *key*, empty if nowhere; always the same."""
         ...
 
-    def send(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
-        """Send a command to the server that keeps *key*, see `Link.send`; its calls are heard before it is done."""
+    def take(self, key: bytes, request: Request[_T]) -> Request[_T]:
+        """Send a command to the server that keeps *key*, and return it; its calls are heard before it is done."""
         ...
 
-    def grant(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
+    def grant(self, key: bytes, request: Request[_T]) -> Request[_T]:
         """Do the same with a join or a renewal, which may need more to count."""
         ...
 
@@ -71,11 +70,13 @@ class Single:
     def channel(self, key: bytes) -> bytes:
         return self._channel
 
-    def send(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
-        return self._node.send(payload, decode, load)
+    def take(self, key: bytes, request: Request[_T]) -> Request[_T]:
+        self._node.take(request)
+        return request
 
-    def grant(self, key: bytes, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> asyncio.Future[_T]:
-        return self._grants.send(payload, decode, load)
+    def grant(self, key: bytes, request: Request[_T]) -> Request[_T]:
+        self._grants.take(request)
+        return request
 
     def masters(self) -> Sequence[Node]:
         return (self._node,)

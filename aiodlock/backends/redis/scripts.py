@@ -58,7 +58,7 @@ def micros(seconds: float) -> int:
     return max(1, round(seconds * 1e6))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Script:
     """A script over one key or a few of one slot, and how it is called."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -84,7 +83,7 @@ class RedisSegment(Shelf):
     def read(self, done: str, most: int, until: int) -> Awaitable[Page | Differs]:
         return self._send(_OUTBOX, self._page_of, done, most, until)
 
-    def _ask(self, decode: Callable[[Any], _T], what: str, told: list[Any]) -> asyncio.Future[_T | Differs]:
+    def _ask(self, decode: Callable[[Any], _T], what: str, told: list[Any]) -> Awaitable[_T | Differs]:
         return self._send(_SEGMENT, decode, what, pack(told))
 
     def _sale_of(self, code: int, first: Any, second: Any) -> Sale | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import repeat
@@ -24,7 +23,7 @@ from aiodlock._core.stock import (
 )
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import Script, bulk, load
-from aiodlock.backends.redis.wire import Decode
+from aiodlock.backends.redis.wire import Decode, Request
 from aiodlock.errors import BackendUnavailableError
 
 __all__ = [
@@ -64,7 +63,7 @@ class Shelf:
     """
 
     def __init__(self, route: Route, key: bytes, terms: Terms, *, segments: int) -> None:
-        self._send_to = route.grant
+        self._grant = route.grant
         self._terms = terms
         self._key = key
         names = (key, key + b":due", key + b":outbox")
@@ -89,7 +88,7 @@ class Shelf:
 
     def _restock(
         self, decode: Callable[[Any], _T], what: str, quantity: int = 0, operation: str = ""
-    ) -> asyncio.Future[_T | Differs]:
+    ) -> Request[_T | Differs]:
         return self._send(_RESTOCK, decode, what, quantity, operation)
 
     async def _count(self) -> tuple[Audit, int] | Differs:
@@ -123,7 +122,7 @@ class Shelf:
 
     def _send(
         self, script: Script, decode: Callable[[Any], _T], *arguments: bytes | str | int
-    ) -> asyncio.Future[_T | Differs]:
+    ) -> Request[_T | Differs]:
         """Call a script whose answer is JSON."""
 
         def decoded(reply: bytes, via: int) -> _T | Differs:
@@ -132,9 +131,7 @@ class Shelf:
 
         return self._call(script, decoded, *arguments)
 
-    def _send_many(
-        self, script: Script, decode: Callable[[list[Any]], _T], *arguments: str
-    ) -> asyncio.Future[_T | Differs]:
+    def _send_many(self, script: Script, decode: Callable[[list[Any]], _T], *arguments: str) -> Request[_T | Differs]:
         """Call a script whose answer is a list; only an answer of other terms is JSON."""
 
         def decoded(reply: Any, via: int) -> _T | Differs:
@@ -142,9 +139,9 @@ class Shelf:
 
         return self._call(script, decoded, *arguments)
 
-    def _call(self, script: Script, decode: Decode[_T], *arguments: bytes | str | int) -> asyncio.Future[_T]:
+    def _call(self, script: Script, decode: Decode[_T], *arguments: bytes | str | int) -> Request[_T]:
         payload = script.head(4 + len(arguments), keys=3) + self._begin + b"".join(map(bulk, arguments))
-        return self._send_to(self._key, payload, decode, script.load)
+        return self._grant(self._key, Request(payload, decode, script))
 
     def _differs(self, answer: Sequence[Any]) -> Differs:
         _, segments, memory, once, outbox = answer

@@ -1,7 +1,8 @@
 """The wire: all commands of a client on one RESP3 connection, pushes on the same socket.
 
 Commands of one loop tick go out in one write, and after every few of them, so that server and client work at the same
-time. Replies come in order. A caller may cancel its future: the reply is then read and dropped, and the stream goes on.
+time; the verbs of many tickets among them as one call. Replies come in order. A caller may cancel its future: the reply
+is then read and dropped, and the stream goes on.
 """
 
 from __future__ import annotations
@@ -10,25 +11,26 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar, cast
 
 import hiredis
 
 from aiodlock.backends.base import Reply
-from aiodlock.backends.redis.scripts import command, to_none
+from aiodlock.backends.redis.scripts import Script, command, to_none
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
-__all__ = ["Decode", "Entry", "Link", "OnPush", "OnRefused"]
+__all__ = ["CHUNK", "Decode", "Link", "OnPush", "OnRefused", "Request"]
 
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Any, int], _T]
 OnPush: TypeAlias = Callable[[list[Any], int], None]
-# A command under way: who waits for its reply, how to read that, the packed command, the script it may lack.
-Entry: TypeAlias = tuple[Reply[Any], Decode[Any], bytes, bytes | None]
-OnRefused: TypeAlias = Callable[[Entry, str], bool]
+OnRefused: TypeAlias = Callable[["Request[Any]", str], bool]
 
-_CHUNK = 24
+CHUNK = 24  # commands in a write, and verbs in a call
 _MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
 _MOST_WAITING = 100_000
 _POLITE = 0.5  # seconds that closing waits for the peer
@@ -37,10 +39,33 @@ _MORE = object()
 _PUSH, _ERROR = hiredis.PushNotification, hiredis.ReplyError
 _CONFIRMS = (b"subscribe", b"ssubscribe")  # pushes that answer a command, in its place among the replies
 _PING = command("PING")
+_KEY, _PAYLOAD = attrgetter("key"), attrgetter("payload")
 _RESET = struct.pack("ii", 1, 0)  # linger for no time: close with a reset
 _NOT_NOW = frozenset({
     "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN",
 })  # fmt: skip
+
+
+class Request(Reply[_T]):
+    """A command under way: the future of its answer, how to read that, and what to send.
+
+    One with a packed *key* is a verb for one ticket, of a script for many: *payload* is what comes behind the key, and
+    requests of one script go out as one call.
+    """
+
+    __slots__ = ("decode", "hops", "key", "payload", "script")
+
+    def __init__(self, payload: bytes, decode: Decode[_T], script: Script | None = None, key: bytes = b"") -> None:
+        self.then, self._future = None, None
+        self.payload = payload
+        self.decode = decode
+        self.script = script  # which the server may not know
+        self.key = key
+        self.hops = 0  # how often it was sent on to another server
+
+    def again(self) -> Request[_T]:
+        """Return the same command with a future of its own."""
+        return Request(self.payload, self.decode, self.script, self.key)
 
 
 class Link(asyncio.Protocol):
@@ -50,10 +75,18 @@ class Link(asyncio.Protocol):
     asks. Then every command without a reply fails: it may or may not have happened.
 
     *on_refused* sees every error reply first; what it takes care of (a command that belongs elsewhere) does not fail.
+    *most_merged*: how many verbs may go out as one call; 1 where lines are on several servers.
     """
 
     def __init__(
-        self, where: str, *, via: int, on_push: OnPush, patience: float, on_refused: OnRefused | None = None
+        self,
+        where: str,
+        *,
+        via: int,
+        on_push: OnPush,
+        patience: float,
+        on_refused: OnRefused | None = None,
+        most_merged: int = CHUNK,
     ) -> None:
         self.where = where
         self.via = via
@@ -64,45 +97,54 @@ class Link(asyncio.Protocol):
         self._closed = asyncio.Event()
         self._on_push = on_push
         self._on_refused = on_refused
+        self._most_merged = most_merged
         self._transport: asyncio.Transport
         self._reader = hiredis.Reader(notEnoughData=_MORE)
-        self._pending: deque[Entry] = deque()
-        self._backlog: deque[Entry] = deque()
-        self._loading: set[bytes] = set()
-        self._unloadable: set[bytes | None] = set()
-        self._out: list[bytes] = []
-        self._paused = False
-        self._scheduled = False
+        self._pending: deque[Request[Any] | list[Request[Any]]] = deque()  # a list: one call for all of them
+        self._backlog: deque[Request[Any]] = deque()
+        self._loading: set[Script] = set()
+        self._unloadable: set[Script | None] = set()
+        self._out: list[Request[Any]] = []
+        self._is_paused = False  # by the transport
+        self._is_held_up = False  # whatever comes now goes to the backlog
+        self._is_planned = False  # a write at the end of this tick
         self._in_tick = 0
         self._last_tick = 1
         self._quiet = 0  # checks since anything was heard
         self._overdue = 0  # checks that found the same command unanswered
-        self._oldest: Entry | None = None
+        self._oldest: object = None
         self._interval = patience / 3
         self._timer: asyncio.TimerHandle
 
-    def send(self, payload: bytes, decode: Decode[_T], load: bytes | None = None) -> Reply[_T]:
+    def send(self, payload: bytes, decode: Decode[_T], script: Script | None = None) -> Request[_T]:
         """Send a packed command; the future gets its decoded reply.
 
-        A reply ``NOSCRIPT`` means that nothing was done: it is cured by sending *load*, and the command again.
+        A reply ``NOSCRIPT`` means that nothing was done: it is cured by sending *script*, and the command again.
         """
-        reply: Reply[_T] = Reply(loop=self.loop)
-        self.take((reply, decode, payload, load))
-        return reply
+        request = Request(payload, decode, script)
+        self.take(request)
+        return request
 
-    def take(self, entry: Entry) -> None:
+    def take(self, request: Request[Any]) -> None:
         """Send a command that somebody waits for already."""
-        if not (self._paused or self._backlog or self.reason) and len(self._pending) < _MOST_IN_FLIGHT:
-            self._write(entry)
-        elif not self.reason and len(self._backlog) < _MOST_WAITING:
-            self._backlog.append(entry)
+        if self._is_held_up:
+            self._put_off(request)
+            return
+        out = self._out
+        out.append(request)
+        if self._is_planned:
+            if len(out) >= CHUNK:
+                self._flush()
+        elif self._pending or self._last_tick > 1:
+            # The first of many would travel alone, and the others wait for its reply.
+            self._is_planned = True
+            self.loop.call_soon(self._tick)
         else:
-            reason = self.reason or f"{_MOST_WAITING} commands wait already"
-            entry[0].fail(BackendUnavailableError(f"{self.where}: {reason}"))
+            self._flush()  # alone on the wire
 
     async def aclose(self, reason: str) -> None:
         """Close politely if nothing is in doubt; in any case soon."""
-        if self._pending:
+        if self._pending or self._out:
             self.abort(reason)
         self._end(reason)
         self._transport.close()
@@ -145,106 +187,143 @@ class Link(asyncio.Protocol):
         self._closed.set()
 
     def pause_writing(self) -> None:
-        self._paused = True
+        self._is_paused = self._is_held_up = True
 
     def resume_writing(self) -> None:
-        self._paused = False
+        self._is_paused = False
         self._advance()
 
     def data_received(self, data: bytes) -> None:
         self._quiet = 0
         self._reader.feed(data)
-        while not self.reason:
-            try:
-                self._read()
-                break
-            except hiredis.ProtocolError as error:
-                self.abort(f"unexpected reply: {error!r}")
-            except Exception as error:  # of whoever heard it: the stream goes on
-                self.loop.call_exception_handler({"message": "hearing a reply failed", "exception": error})
-        if self._backlog:
+        try:
+            self._read()
+        except hiredis.ProtocolError as error:
+            self.abort(f"unexpected reply: {error!r}")
+        if self._is_held_up:
             self._advance()
 
     # --- out -------------------------------------------------------------------------------------------------
 
-    def _write(self, entry: Entry) -> None:
-        # Alone on the wire: at once. But the first of many would travel alone, and the others wait for its reply.
-        at_once = not self._pending and self._last_tick <= 1
-        self._pending.append(entry)
-        if at_once:
-            self._transport.write(entry[2])
-            return
-        self._out.append(entry[2])
-        if len(self._out) >= _CHUNK:
-            self._flush()
-        elif not self._scheduled:
-            self._scheduled = True
-            self.loop.call_soon(self._tick)
-
     def _tick(self) -> None:
-        self._scheduled = False
         self._flush()
+        self._is_planned = False
         self._last_tick, self._in_tick = self._in_tick, 0
 
     def _flush(self) -> None:
-        if self._out and not self.reason:
-            self._in_tick += len(self._out)
-            self._transport.write(b"".join(self._out))
-            self._out.clear()
+        if not self._out or self.reason:
+            return
+        out, self._out = self._out, []
+        if self._is_planned:
+            self._in_tick += len(out)
+        if len(out) == 1:
+            self._transport.write(self._packed(out))
+        else:
+            self._transport.write(b"".join([self._packed(some) for some in _merged(out, self._most_merged)]))
+        if self._is_full:
+            self._is_held_up = True
+
+    def _packed(self, requests: list[Request[Any]]) -> bytes:
+        """Return *requests* as one command, which is pending from now on."""
+        first, count = requests[0], len(requests)
+        if not first.key:
+            self._pending.append(first)
+            return first.payload
+        self._pending.append(requests)
+        if count == 1:
+            return b"".join((_head(first.script, 1), first.key, first.payload))
+        return b"".join((_head(first.script, count), *map(_KEY, requests), *map(_PAYLOAD, requests)))
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether one more write could bring too many commands on their way."""
+        return len(self._pending) > _MOST_IN_FLIGHT - CHUNK
+
+    def _put_off(self, request: Request[Any]) -> None:
+        if not self.reason and len(self._backlog) < _MOST_WAITING:
+            self._backlog.append(request)
+        else:
+            reason = self.reason or f"{_MOST_WAITING} commands wait already"
+            request.fail(BackendUnavailableError(f"{self.where}: {reason}"))
 
     def _advance(self) -> None:
-        while self._backlog and not self._paused and len(self._pending) < _MOST_IN_FLIGHT:
-            entry = self._backlog.popleft()
-            if not entry[0].done():
-                self._write(entry)
+        """Send what was held up, as far as there is room."""
+        if self.reason or self._is_paused or self._is_full:
+            return
+        self._is_held_up = False
+        while self._backlog and not self._is_held_up:
+            request = self._backlog.popleft()
+            if not request.done():
+                self.take(request)
 
     # --- in --------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
         gets, pending, via = self._reader.gets, self._pending, self.via
-        while (reply := gets()) is not _MORE:
+        while not self.reason and (reply := gets()) is not _MORE:
             if type(reply) is _PUSH and reply[0] not in _CONFIRMS:
-                self._on_push(reply, via)
+                try:
+                    self._on_push(reply, via)
+                except Exception as error:
+                    self._report(error)
                 continue
             if not pending:
                 raise hiredis.ProtocolError("nothing was asked")
-            entry = pending.popleft()
-            if type(reply) is _ERROR:
-                self._refused(entry, str(reply))
-                continue
-            try:
-                answer = entry[1](reply, via)
-            except Exception as error:
-                entry[0].fail(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
+            asked = pending.popleft()
+            if isinstance(asked, Request):
+                self._answer((asked,), (reply,), via)
+            elif type(reply) is list and len(reply) == len(asked):
+                self._answer(asked, reply, via)
             else:
-                entry[0].arrive(answer)
+                self._answer(asked, [reply] * len(asked), via)
 
-    def _refused(self, entry: Entry, error: str) -> None:
-        answer, _, _, load = entry
-        if answer.done():
+    def _answer(self, requests: Sequence[Request[Any]], replies: Sequence[Any], via: int) -> None:
+        for request, reply in zip(requests, replies, strict=True):
+            try:
+                if type(reply) is _ERROR:
+                    self._refused(request, str(reply))
+                    continue
+                try:
+                    answer = request.decode(reply, via)
+                except Exception as error:
+                    request.fail(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
+                    continue
+                if request.then is not None:  # as arrive() does: nearly all come here
+                    request.then(answer)
+                else:
+                    request.arrive(answer)
+            except Exception as error:
+                self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        """Tell of an error of whoever heard a reply: it is not ours, and the stream goes on."""
+        self.loop.call_exception_handler({"message": "hearing a reply failed", "exception": error})
+
+    def _refused(self, request: Request[Any], error: str) -> None:
+        if request.done():
             return
-        code = error.partition(" ")[0]
-        if code == "NOSCRIPT" and load is not None and load not in self._unloadable:
-            self._load(load)
-            self.take(entry)
+        code, script = error.partition(" ")[0], request.script
+        if code == "NOSCRIPT" and script is not None and script not in self._unloadable:
+            self._load(script)
+            self.take(request)
             return
-        self._unloadable.discard(load)
-        if self._on_refused is not None and self._on_refused(entry, error):
+        self._unloadable.discard(script)
+        if self._on_refused is not None and self._on_refused(request, error):
             return
-        answer.fail(_as_error(self.where, code, error))
+        request.fail(_as_error(self.where, code, error))
         if code == "READONLY":  # demoted: another server has the lines now, and a new connection may reach it
             self.abort(error)
 
-    def _load(self, load: bytes) -> None:
+    def _load(self, script: Script) -> None:
         """Send a script, once for all commands that met its absence."""
-        if load not in self._loading:
-            self._loading.add(load)
-            self.send(load, to_none).add_done_callback(lambda done: self._loaded(load, done))
+        if script not in self._loading:
+            self._loading.add(script)
+            self.send(script.load, to_none).future.add_done_callback(lambda done: self._loaded(script, done))
 
-    def _loaded(self, load: bytes, done: asyncio.Future[None]) -> None:
-        self._loading.discard(load)
+    def _loaded(self, script: Script, done: asyncio.Future[None]) -> None:
+        self._loading.discard(script)
         if done.exception():
-            self._unloadable.add(load)
+            self._unloadable.add(script)
 
     # --- the end ---------------------------------------------------------------------------------------------
 
@@ -257,19 +336,50 @@ class Link(asyncio.Protocol):
         if self._overdue >= 3:
             self.abort("no reply in time")
         elif oldest is None and self._quiet >= 3:
-            self.send(_PING, to_none).add_done_callback(lambda done: done.exception())
+            self.send(_PING, to_none).future.add_done_callback(lambda done: done.exception())
 
     def _end(self, reason: str) -> None:
         if self.reason:
             return
-        self.reason = reason
+        self.reason, self._is_held_up = reason, True
         self._lost.set()
         self._timer.cancel()
-        unanswered = [*self._pending, *self._backlog]
+        pending = [(asked,) if isinstance(asked, Request) else asked for asked in self._pending]
+        unanswered = [*chain.from_iterable(pending), *self._out, *self._backlog]
         self._pending.clear()
+        self._out.clear()
         self._backlog.clear()
-        for entry in unanswered:
-            entry[0].fail(BackendUnavailableError(f"{self.where}: {reason}, before the reply"))
+        for request in unanswered:
+            request.fail(BackendUnavailableError(f"{self.where}: {reason}, before the reply"))
+
+
+def _merged(out: list[Request[Any]], most: int) -> list[list[Request[Any]]]:
+    """Put verbs of one script together, *most* at a time: leaves first, because they let others in.
+
+    Nothing moves past a command that does not merge. In a cluster, where such a command may speak of the next one,
+    nothing moves at all.
+    """
+    if most == 1:
+        return [[request] for request in out]
+    merged: list[list[Request[Any]]] = []
+    begin, open_ = 0, dict[Script, list[Request[Any]]]()
+    for request in out:
+        script = request.script
+        if script is None or not request.key:
+            merged.append([request])
+            begin, open_ = len(merged), {}
+        elif (some := open_.get(script)) is not None and len(some) < most:
+            some.append(request)
+        else:
+            open_[script] = some = [request]
+            merged.insert(begin if script.name == "leave" else len(merged), some)
+    return merged
+
+
+@cache
+def _head(script: Script | None, count: int) -> bytes:
+    assert script is not None
+    return script.head(2 * count, keys=count)
 
 
 def _chained(error: BackendError, cause: Exception) -> BackendError:

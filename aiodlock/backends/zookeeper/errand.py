@@ -30,7 +30,7 @@ class _Errand(Generic[_T]):
 
     def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
         self.work = work
-        self.reply = Reply[_T]()
+        self.reply: Reply[_T] = Reply()
 
     def go_on(self, _: object = None) -> None:
         try:

@@ -35,7 +35,7 @@ class Client(Told):
         return calls
 
     def do(self, *arguments: bytes | str | int) -> Awaitable[Any]:
-        return self.backend._node.send(command(*arguments), lambda reply, via: reply)
+        return self.backend._node.send(command(*arguments), lambda reply, via: reply).future
 
     async def answer(self, ticket: Ticket) -> Answer | None:
         return (await self.backend.renew([ticket]))[0]

@@ -150,11 +150,20 @@ async def test_a_reply_that_failed_before_anybody_listened_is_heard(outcomes: Ou
     assert outcomes.done == outcomes.reported == [error]
 
 
-async def test_a_reply_nobody_listens_to_is_a_future() -> None:
-    """It can be awaited and cancelled, and what comes late is dropped."""
+async def test_a_reply_that_fails_unseen_raises_when_it_is_awaited_and_is_quiet_otherwise() -> None:
+    """Work that was given up before it began to wait: asyncio has nothing to report of it."""
+    forgotten, awaited = Reply[str](), Reply[str]()
+    for reply in (forgotten, awaited):
+        reply.fail(BackendUnavailableError("gone"))
+    with pytest.raises(BackendUnavailableError, match="gone"):
+        await awaited
+
+
+async def test_a_reply_nobody_listens_to_is_awaited_or_cancelled_as_a_future() -> None:
+    """What comes late is dropped."""
     reply, cancelled = Reply[str](), Reply[str]()
-    cancelled.cancel()
+    cancelled.future.cancel()
     cancelled.arrive("late")
     reply.arrive("answer")
     assert await reply == "answer"
-    assert cancelled.cancelled()
+    assert cancelled.future.cancelled()

@@ -1,6 +1,6 @@
--- Reads a line: the first lines of every script of a line, included textually.
+-- Reads a line: what every script of a line does first, included textually where `KEY` names one and clock.lua stands above.
 --
--- KEYS[1]  one hash
+-- KEY      one hash
 --   line    the header; as long as at most one ticket stands in line, and nothing else is to be remembered, all of it
 --   t<id>   otherwise: a ticket, or the tombstone of one
 --   name    the key in clear, where KEYS[1] holds its hash
@@ -9,7 +9,6 @@
 -- others wait, so joining, leaving and letting in touch a few neighbours, however long the line is. Tombstones form a second
 -- list, oldest first. Times are microseconds of this server.
 
-local KEY = KEYS[1]
 local KEPT, SLACK, FAR = 60e6, 30e6, 2 ^ 53 -- the last epoch outlives an empty line by KEPT; an expired id is kept as long
 -- A header begins with its form. Nobody is here: last epoch given; kept: the key's expiry
 local NONE, EMPTY = 0, '<Bdd'
@@ -23,7 +22,5 @@ local SEVERAL, HEADER = 2, '<Bddddddddddsssssss'
 -- of arrival; ids before and after; client's channel; owner
 local RECORD = '<Bdddddssss'
 
-local time = redis.call('TIME')
-local now = time[1] * 1e6 + time[2]
 local header = redis.call('HGET', KEY, 'line')
 local form = header and string.byte(header) or NONE

@@ -6,7 +6,9 @@
 --          {id, owner, weight, microseconds since it joined, microseconds left, epoch or 0 while it waits};
 --          false if the ticket to go on from is not there any more
 
+local KEY = KEYS[1]
 local ids = {}
+--#include clock.lua
 --#include header.lua
 --#include line.lua
 

@@ -4,8 +4,10 @@
 -- ARGV     per ticket: id; ttl and waiting life in microseconds
 -- answer   per ticket, in order: as join answers
 
+local KEY = KEYS[1]
 local ids = {}
 for i = 1, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
+--#include clock.lua
 --#include header.lua
 --#include line.lua
 

@@ -4,7 +4,9 @@
 -- ARGV     1 reason
 -- answer   how many were asked
 
+local KEY = KEYS[1]
 local ids = {}
+--#include clock.lua
 --#include header.lua
 --#include line.lua
 

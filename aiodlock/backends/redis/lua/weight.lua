@@ -4,8 +4,10 @@
 -- ARGV     1 ticket id; 2 weight
 -- answer   as join answers, {'expired'} unless the ticket is inside
 
+local KEY = KEYS[1]
 local id = ARGV[1]
 local ids = { id }
+--#include clock.lua
 --#include header.lua
 --#include line.lua
 

@@ -58,7 +58,7 @@ async def test_what_was_given_up_under_it_is_told_as_no_answer() -> None:
 async def test_it_goes_on_when_nobody_listens_any_more() -> None:
     """What was begun on the server is seen through."""
     number, done = asyncio.get_running_loop().create_future(), list[int]()
-    begin(_double(number, done)).cancel()
+    begin(_double(number, done)).future.cancel()
     number.set_result(21)
     await asyncio.sleep(0)
     assert done == [0, 42]
