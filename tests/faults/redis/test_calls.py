@@ -52,6 +52,7 @@ async def cut_between_leave_and_call(server: RedisServer, proxy: FaultProxy) -> 
         hold = await near.lock("cut", ttl=60).acquire()
         waiter = asyncio.create_task(far.lock("cut", ttl=60).acquire())
         await until_in_line(near, "cut", 2)
+        await far.ping()  # replies come in order: it knows that it waits, and has no join to repeat
         proxy.half_open(requests=False)
         await hold.release()
         proxy.reset()
