@@ -17,7 +17,7 @@ class Guard:
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
-            self._slots = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
+            self.slots = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
 
     @staticmethod
     def lay(path: Path, *, keys: int) -> None:
@@ -25,12 +25,12 @@ class Guard:
 
     def enter(self, key: int, token: int) -> bool:
         """Say that *token* is inside; return whether somebody else was."""
-        crowded = self._slots[key] != 0
-        self._slots[key] = token
+        crowded = self.slots[key] != 0
+        self.slots[key] = token
         return crowded
 
     def leave(self, key: int, token: int) -> bool:
         """Say that it left; return whether somebody else came meanwhile."""
-        crowded = self._slots[key] != token
-        self._slots[key] = 0
+        crowded = self.slots[key] != token
+        self.slots[key] = 0
         return crowded
