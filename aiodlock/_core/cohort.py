@@ -136,21 +136,9 @@ class Cohort(Tickets):
             hold._state = RELEASED
             self._let_come(place, now)
             return True
-        while waiters:
-            waiter = waiters.popleft()
-            if not waiter.done():
-                engine.waiting -= 1
-                hold._state = RELEASED
-                place.fence = fence = place.fence + 1
-                own = self._hold(self, place, fence, now)
-                place.holds = (own,)
-                if fence == place.last_fence or engine.is_loud:
-                    self._mark_rare(own)
-                waiter.set_result(own)
-                if waiters and self.wakes_ahead:
-                    self.ahead.wake(self, place, now)
-                return True
-            self.dead -= 1
+        if waiters and self._hand_on(place, now):
+            hold._state = RELEASED
+            return True
         if self._linger and not place.company:
             hold._state, place.holds = RELEASED, ()
             self._keep(place, now)
@@ -258,6 +246,31 @@ class Cohort(Tickets):
             self._mark_rare(own)
         return own
 
+    def _hand_on(self, place: Place, now: float) -> bool:
+        """Hand *place* to the next who waits; return whether there is one, and time for it.
+
+        Every hand-off comes here, so what `next_waiter` and `_own` do is written out.
+        """
+        waiters = self.waiters
+        if now >= place.until:
+            return False
+        while waiters:
+            waiter = waiters.popleft()
+            if not waiter.done():
+                engine = self.engine
+                engine.waiting -= 1
+                place.fence = fence = place.fence + 1
+                own = self._hold(self, place, fence, now)
+                place.holds = (own,)
+                if fence == place.last_fence or engine.is_loud:
+                    self._mark_rare(own)
+                waiter.set_result(own)
+                if waiters and self.wakes_ahead:
+                    self.ahead.wake(self, place, now)
+                return True
+            self.dead -= 1
+        return False
+
     def _let_come(self, place: Place, now: float) -> None:
         """Give *place* to the first of those who were woken ahead."""
         self.engine.waiting -= 1
@@ -274,12 +287,7 @@ class Cohort(Tickets):
         if self._coming and now < place.until:
             self._let_come(place, now)
             return None
-        if self.waiters and now < place.until and (waiter := self.next_waiter()) is not None:
-            waiter.set_result(self._own(place, now))
-            if self.waiters and self.wakes_ahead:
-                self.ahead.wake(self, place, now)
-            return None
-        return self._retire_place(place, now)
+        return None if self._hand_on(place, now) else self._retire_place(place, now)
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""

@@ -8,7 +8,7 @@ import math
 import secrets
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -73,12 +73,13 @@ class Engine:
         self.events = events
         self.most_waiters = most_waiters
         self.loop = asyncio.get_running_loop()
+        self.done = _done(self.loop)  # what there is to wait for where there is nothing
         self.is_open = True
         self.is_over = False  # closing has waited long enough: what is not confirmed ends by its life
         self.is_loud = events is not None  # whether somebody wants to hear of every hand-off
         self.trusts_calls = backend.capabilities.trusts_calls
         self.waiting = 0
-        self.batch = SHORTEST_BATCH  # how long a ticket is handed on in company
+        self.grant = 0.0  # seconds that a join takes, on an average
         self.places: dict[TicketId, Place] = {}
         self._lost: deque[Place] = deque()  # lost, and not left yet: some task may still be in its block
         self.leaving = Leaving(self.loop)
@@ -88,7 +89,6 @@ class Engine:
         self.cohorts: dict[tuple[object, ...], Cohort] = {}  # of lines in use
         self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
-        self._grant = 0.0
         self._ending: dict[Hold, None] = {}
         self._ended: asyncio.Future[None] | None = None
 
@@ -186,10 +186,10 @@ class Engine:
             await woken
             pause = min(2 * pause, within / 6, LONGEST_PAUSE)
 
-    def measure(self, round_trip: float) -> None:
-        """Learn how long a grant takes; a batch is four times that."""
-        self._grant = grant = self._grant + (round_trip - self._grant) / 8
-        self.batch = min(4 * grant, LONGEST_BATCH) if 4 * grant > SHORTEST_BATCH else SHORTEST_BATCH
+    @property
+    def batch(self) -> float:
+        """How long a ticket is handed on in company."""
+        return min(max(SHORTEST_BATCH, 4 * self.grant), LONGEST_BATCH)
 
     def examine(self) -> None:
         """Look how the server is set up, where it can tell and somebody wants to know, and report what is not well."""
@@ -322,6 +322,13 @@ class Engine:
 
 def _new_ids() -> Iterator[TicketId]:
     return cast("Iterator[TicketId]", map(f"{secrets.token_hex(8)}-{{:x}}".format, itertools.count(1)))
+
+
+def _done(loop: asyncio.AbstractEventLoop) -> Coroutine[Any, Any, None]:
+    """Return what can be awaited any number of times, at the least cost; for types, what an `__aexit__` returns."""
+    done = loop.create_future()
+    done.set_result(None)
+    return cast("Coroutine[Any, Any, None]", done)
 
 
 class _Elsewhere:

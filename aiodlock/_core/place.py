@@ -16,7 +16,7 @@ import asyncio
 import enum
 import math
 import random
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -121,12 +121,16 @@ class Place:
 
     def join(self) -> None:
         """Send the join, again if need be: with the same id, and with the leaving it may stand for."""
+        sent_at, old = self.engine.now(), self.instead_of
+        verb = self.engine.backend.join(self.ticket, queue=self.queue, instead_of=old.ticket.id if old else None)
+        self.joining(verb, sent_at)
+
+    def joining(self, verb: Awaitable[Answer], sent_at: float) -> None:
+        """See a join through."""
         engine, life = self.engine, self.life
-        sent_at = self._sending(self.ticket.ttl)
+        self._sent(sent_at, self.ticket.ttl)
         self.unanswered += 1
-        old = self.instead_of.ticket.id if self.instead_of is not None else None
         engine.watchdog.watch(self, sent_at + life / 3, life / 32)
-        verb = engine.backend.join(self.ticket, queue=self.queue, instead_of=old)
         engine.work.see(verb, partial(self._joined, sent_at))
 
     def join_later(self, failed: Place) -> None:
@@ -144,10 +148,11 @@ class Place:
     def leave(self) -> asyncio.Future[None]:
         """Give the place up for good; the future is done when the server confirmed it, or its life is over."""
         if self.left is None:
+            engine = self.engine
             self._send_leave()  # first: somebody may wait for it
-            self.left = asyncio.Future(loop=self.engine.loop)
+            self.left = asyncio.Future(loop=engine.loop)
             self.end()
-            self.engine.leaving.add(self)
+            engine.leaving.add(self)
             if self.instead_of is not None:
                 self.instead_of.leave()  # whether it left with our join is not known
         return self.left
@@ -155,13 +160,15 @@ class Place:
     def end(self) -> None:
         """Know nothing more of this ticket; whoever calls this sees to its leaving."""
         if self.state is not GONE:
-            self._move(GONE)
-            self.engine.watchdog.forget(self)
-            self.engine.places.pop(self.ticket.id, None)
+            self.state, engine = GONE, self.engine  # from any other state
+            if self.slot is not None:
+                engine.watchdog.forget(self)
+            engine.places.pop(self.ticket.id, None)
 
     def renewal(self, ttl: float) -> tuple[Ticket, float, bool]:
         """Return the ticket to renew, the instant before it is sent, and whether we know it inside."""
-        sent_at, inside = self._sending(ttl), self.state is INSIDE
+        sent_at, inside = self.engine.now(), self.state is INSIDE
+        self._sent(sent_at, ttl)
         again = sent_at + self.life / 6
         self.engine.watchdog.watch(self, min(again, self.last_moment) if inside else again)
         ticket = self.ticket if ttl == self.ticket.ttl else replace(self.ticket, ttl=ttl)
@@ -283,13 +290,11 @@ class Place:
             raise AssertionError(f"{self!r} cannot become {state.value}")
         self.state = state
 
-    def _sending(self, ttl: float) -> float:
-        now = self.engine.now()
-        if self.over_at < now + ttl:
-            self.over_at = now + ttl
+    def _sent(self, at: float, ttl: float) -> None:
+        if self.over_at < at + ttl:
+            self.over_at = at + ttl
         if self.asked_since is None:
-            self.asked_since = now
-        return now
+            self.asked_since = at
 
     def _joined(self, sent_at: float, answer: Answer | BackendError) -> None:
         if isinstance(answer, BackendError):
@@ -299,7 +304,7 @@ class Place:
         engine = self.engine
         now = engine.now()
         self.unanswered -= 1
-        engine.measure(now - sent_at)
+        engine.grant += (now - sent_at - engine.grant) / 8
         self.instead_of = None
         if self.state is GONE:
             return
@@ -321,18 +326,20 @@ class Place:
         if isinstance(answer, Gone):
             self._refused(answer)
             return
-        if answer.size != self.cohort.size and answer.size:
-            self.cohort.hear_size(answer.size)
+        cohort, size = self.cohort, answer.size
+        if size != cohort.size and size:
+            cohort.hear_size(size)
         if isinstance(answer, Inside):
-            deadline = deadline_of(sent_at, answer.remaining)
+            life = answer.remaining
+            deadline = deadline_of(sent_at, life)
             if self.state is INSIDE:
                 self._stay(deadline, answer)
             elif self.state is WAITING:
-                if not self.cohort.renews:
+                if not cohort.renews:
                     self.lease_until = sent_at + self.ticket.ttl
                 if answer.company:
                     self.company = True
-                self._enter(answer.epoch, answer.remaining, deadline, now)
+                self._enter(answer.epoch, life, deadline, now)
         elif self.state is WAITING:
             self._wait(sent_at, now, answer)
 
@@ -358,8 +365,8 @@ class Place:
             self.look()  # what we know is too old to be believed
             return
         self._move(INSIDE)
-        self.fence = fence(epoch, 0)
-        self.last_fence = self.fence + LAST_COUNT
+        self.fence = first = fence(epoch, 0)
+        self.last_fence = first + LAST_COUNT
         self.life, self.deadline, self.company_since = life, deadline, now
         self.set_until()
         if self.slot is None or self.slot > deadline - 0.6 * life:  # planned for its join, late for a shorter life

@@ -24,7 +24,7 @@ class Supervisor:
 
     def see(self, work: Awaitable[T], done: Callable[[T | BackendError], None]) -> None:
         """See *work* through and give *done* its result, or the error that stands for it: at once from a `Reply`."""
-        if isinstance(work, Reply) and not work.done():
+        if isinstance(work, Reply) and work.made is None:
             work.then, work.otherwise = done, self._failed
         else:
             self.own(work, done)

@@ -128,7 +128,7 @@ class Tickets(Waiters):
         self.standing.pop(place, None)
         place.leave()
         if len(self.standing) < self.wanted():
-            self._stand(after=place)
+            self._stand_later(place)
         else:
             self.balance()
 
@@ -167,15 +167,26 @@ class Tickets(Waiters):
     def _at_most(self, size: int) -> int:
         return max(1, size // self.shape.weight) if self.policy.shares else 1
 
-    def _stand(self, *, instead_of: Place | None = None, after: Place | None = None) -> None:
-        queues = self._retries is None and (not self.tries or self.live() > 0)
-        place = Place(self, self._ticket(), queues, instead_of)  # type: ignore[arg-type]
+    def _stand(self, *, instead_of: Place | None = None) -> None:
+        engine, ticket, sent_at = self.engine, self._ticket(), self.engine.now()
+        queues, old = self._queues(), instead_of.ticket.id if instead_of is not None else None
+        # It is sent first of all: what is done meanwhile costs whoever waits no time.
+        verb = engine.backend.join(ticket, queue=queues, instead_of=old)
+        self._place(ticket, queues, instead_of).joining(verb, sent_at)
+
+    def _stand_later(self, failed: Place) -> None:
+        """Stand after a pause, as one more try of a place that *failed* without a valid answer."""
+        self._place(self._ticket(), self._queues(), None).join_later(failed)
+
+    def _queues(self) -> bool:
+        """Whether a ticket stays in line where it is not free: not for those who only try."""
+        return self._retries is None and (not self.tries or self.live() > 0)
+
+    def _place(self, ticket: Ticket, queues: bool, instead_of: Place | None) -> Place:
+        place = Place(self, ticket, queues, instead_of)  # type: ignore[arg-type]
         self.standing[place] = None
-        self.engine.places[place.ticket.id] = place
-        if after is None:
-            place.join()
-        else:
-            place.join_later(after)
+        self.engine.places[ticket.id] = place
+        return place
 
     def _too_heavy(self) -> LockError:
         line, weight = self.line, self.shape.weight

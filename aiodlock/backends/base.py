@@ -148,26 +148,26 @@ class Reply(Generic[_T]):
     Otherwise it is awaited, or looked at as a future, which is made only then: most verbs need none.
     """
 
-    __slots__ = ("_future", "otherwise", "then")
+    __slots__ = ("made", "otherwise", "then")
 
     def __init__(self) -> None:
         self.then: Callable[[Any], None] | None = None
         self.otherwise: Callable[[Callable[[Any], None], BaseException], None]  # told of an error, and given `then`
-        self._future: asyncio.Future[_T] | None = None
+        self.made: asyncio.Future[_T] | None = None  # only where one was asked for
 
     @property
     def future(self) -> asyncio.Future[_T]:
         """The same as a future."""
-        if self._future is None:
-            self._future = asyncio.get_running_loop().create_future()
-        return self._future
+        if self.made is None:
+            self.made = asyncio.get_running_loop().create_future()
+        return self.made
 
     def __await__(self) -> Generator[Any, None, _T]:
         return self.future.__await__()
 
     def done(self) -> bool:
         """Whether it is there, or nobody wants it any more."""
-        return self._future is not None and self._future.done()
+        return self.made is not None and self.made.done()
 
     def arrive(self, answer: _T) -> None:
         """Hear the answer."""
@@ -181,7 +181,7 @@ class Reply(Generic[_T]):
         if self.then is not None:
             self.otherwise(self.then, error)
         elif not self.done():
-            is_unseen = self._future is None
+            is_unseen = self.made is None
             self.future.set_exception(error)
             if is_unseen:
                 self.future.exception()  # whoever asks is told; that nobody has yet is no mistake

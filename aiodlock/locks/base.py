@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import glob
-from asyncio import CancelledError, Future, get_running_loop
-from collections.abc import Callable, Sequence
+from _thread import get_ident
+from asyncio import CancelledError, Future
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -46,6 +47,7 @@ class Synchronizer(Generic[_HoldT]):
         self._wait, self._max_hold, self._on_lost = policy.wait, policy.max_hold, policy.on_lost
         self._cohort: Cohort | None = None  # where to queue, while it is in use
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0  # which it runs in
         self._owners = Owners()  # which of our tasks are inside; the line's from the first acquire on
 
     def __repr__(self) -> str:
@@ -83,9 +85,9 @@ class Synchronizer(Generic[_HoldT]):
 
     async def __aenter__(self) -> _HoldT:
         cohort = self._cohort or self._enlist()
-        if get_running_loop() is not self._loop:
-            self._client._at_work()  # raises
         task = current_task(self._loop)  # type: ignore[arg-type]
+        if task is None or get_ident() != self._thread:
+            self._client._at_work()  # raises in another loop; to ask which one it is would cost a system call
         if cohort.retired and not cohort.revive():
             cohort = self._enlist()
         if task in cohort.owners:
@@ -113,27 +115,27 @@ class Synchronizer(Generic[_HoldT]):
         cohort.owners[task] = own
         return own  # type: ignore[no-any-return]
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
+        # Most releases have nothing to wait for, and a coroutine for each would be a good part of what they cost.
         task, owners = current_task(self._loop), self._owners  # type: ignore[arg-type]
         own = owners.get(task)
         if own is not None and own._simple:
             cohort = own._cohort
             if cohort.pass_on(own):
                 del owners[task]
-                return
+                return cohort.engine.done
             now = cohort.engine.now()
             if now < own._place.deadline:
-                own._state, own._entries = RELEASED, 0
+                own._state = RELEASED
                 del owners[task]
-                if (left := cohort.give_back(own, now)) is not None:
-                    await see_off(own._place, left)
-                return
+                left = cohort.give_back(own, now)
+                return cohort.engine.done if left is None else see_off(own._place, left)
         block = owners.innermost_block(task)
         if block is None:
             raise NotHeldError(self.key, f"this task did not enter {self.key!r}: acquire() gives a hold to pass around")
-        await block._end_block(error)
+        return block._end_block(error)
 
     async def run(self, function: Callable[[], _T]) -> _T:
         """Call a plain function under the lock and return its result.
@@ -144,12 +146,12 @@ class Synchronizer(Generic[_HoldT]):
         Cancellation: the function is not called if its turn has not come; nothing is left behind.
         """
         cohort = self._cohort or self._enlist()
-        loop = cohort.engine.loop
-        if get_running_loop() is not loop:
-            self._client._at_work()  # raises
+        task = current_task(self._loop)  # type: ignore[arg-type]
+        if task is None or get_ident() != self._thread:
+            self._client._at_work()  # raises in another loop
         if cohort.retired and not cohort.revive():
             cohort = self._enlist()
-        if cohort.owners and (task := current_task(loop)) in cohort.owners:
+        if task in cohort.owners:
             if self._held_in(cohort, task) is not None:
                 return function()
             cohort = self._enlist()
@@ -333,7 +335,7 @@ class Synchronizer(Generic[_HoldT]):
         if cohort is not None and (not cohort.retired or cohort.revive()):
             return cohort
         cohort = engine.cohort(self._line, self._shape, self._policy)
-        self._loop, self._owners = engine.loop, cohort.owners
+        self._loop, self._thread, self._owners = engine.loop, get_ident(), cohort.owners
         if self._policy.shares:
             self._cohort = cohort
         return cohort

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from aiodlock._core.ahead import Waiter
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.engine import Engine
 from aiodlock._core.hold import Hold
@@ -149,15 +148,13 @@ def permits_are_passed_on_whatever_the_size(patch: pytest.MonkeyPatch) -> None:
 
 @caught_by("any_segment_is_entered_in_the_order_of_asking")
 def the_last_to_ask_is_the_first_in(patch: pytest.MonkeyPatch) -> None:
-    def newest(self: Cohort) -> Waiter | None:
-        while self.waiters:
-            if not (waiter := self.waiters.pop()).done():
-                self.engine.waiting -= 1
-                return waiter
-            self.dead -= 1
-        return None
+    hand_on = Cohort._hand_on
 
-    patch.setattr(Cohort, "next_waiter", newest)
+    def to_the_last(self: Cohort, place: Place, now: float) -> bool:
+        self.waiters.rotate(1)
+        return hand_on(self, place, now)
+
+    patch.setattr(Cohort, "_hand_on", to_the_last)
 
 
 # --- the read-write lock -------------------------------------------------------------------------------------

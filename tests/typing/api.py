@@ -6,6 +6,7 @@ error as well.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import assert_type
@@ -41,6 +42,8 @@ async def locks_of(locks: LockClient) -> None:
     assert_type(lock.policy, Policy)
     async with lock as hold:
         assert_type(hold, Hold)
+    async with contextlib.AsyncExitStack() as stack:
+        assert_type(await stack.enter_async_context(lock), Hold)
     assert_type(await lock.acquire(), Hold)
     assert_type(await lock.acquire(wait=None), Hold)
     assert_type(await lock.acquire(0.5), Hold)

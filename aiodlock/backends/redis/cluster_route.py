@@ -150,7 +150,7 @@ class Cluster:
             on_refused=partial(self._refused_grant, spot),
             patience=self._patience,
             vias=self._vias,
-            most_merged=1,  # a call is for one slot
+            merges=False,  # a call is for one slot
         )
 
     def _address(self, spot: Spot) -> Address:
@@ -168,7 +168,7 @@ class Cluster:
             on_refused=partial(self._refused, spot),
             patience=self._patience,
             vias=self._vias,
-            most_merged=1,  # a call is for one slot
+            merges=False,  # a call is for one slot
         )
 
     async def _greet(self, link: Link) -> None:

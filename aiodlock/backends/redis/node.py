@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from aiodlock.backends.redis.scripts import Script, to_hello, to_none
-from aiodlock.backends.redis.wire import CHUNK, Decode, Link, OnPush, OnRefused, Request
+from aiodlock.backends.redis.wire import Decode, Link, OnPush, OnRefused, Request
 from aiodlock.errors import BackendError, BackendUnavailableError
 
 __all__ = ["Node", "Where", "close_together"]
@@ -37,7 +37,7 @@ class Node:
 
     *greet* prepares a fresh link (subscriptions) before any command goes over it. *on_down* is told when a link is lost
     or none was made, *on_up* when commands may go out again. *vias* numbers the links of nodes that share the numbers.
-    *most_merged*: see `Link`.
+    *merges*: see `Link`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Node:
         on_down: Callable[[], None] = lambda: None,
         on_refused: OnRefused | None = None,
         vias: Iterator[int] | None = None,
-        most_merged: int = CHUNK,
+        merges: bool = True,
     ) -> None:
         self.address = address
         self._name = name
@@ -62,11 +62,11 @@ class Node:
         self._on_down = on_down
         self._on_refused = on_refused
         self._patience = patience
-        self._most_merged = most_merged
+        self._merges = merges
         self._vias = vias or itertools.count(1)
         self._early: list[Request[Any]] | None = None  # what was sent before the first connection was made
-        self._link: Link | None = None
         self._down = "not connected"
+        self._use(None)
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -76,8 +76,8 @@ class Node:
 
     async def open(self) -> None:
         """Connect once, or raise; from then on connect again whenever the connection is lost."""
-        self._link = await self._dial()
-        self._keeper = asyncio.create_task(self._keep(self._link), name=f"aiodlock: {self.address}")
+        self._use(link := await self._dial())
+        self._keeper = asyncio.create_task(self._keep(link), name=f"aiodlock: {self.address}")
 
     def keep(self) -> None:
         """Connect as soon as that is possible, and again whenever the connection is lost; commands fail until then."""
@@ -109,7 +109,8 @@ class Node:
         self._down = "closed"
         self._fail_early()
         if self._link is not None:
-            link, self._link = self._link, None
+            link = self._link
+            self._use(None)
             await link.aclose("closed")
 
     def send(self, payload: bytes, decode: Decode[_T], script: Script | None = None) -> Request[_T]:
@@ -118,11 +119,14 @@ class Node:
         self.take(request)
         return request
 
-    def take(self, request: Request[Any]) -> None:
+    def _use(self, link: Link | None) -> None:
+        """Send over *link* from now on."""
+        self._link = link
+        self.take: Callable[[Request[Any]], None] = link.take if link is not None else self._take_early
         """Send a command that somebody waits for already."""
-        if self._link is not None:
-            self._link.take(request)
-        elif self._early is not None:
+
+    def _take_early(self, request: Request[Any]) -> None:
+        if self._early is not None:
             self._early.append(request)
         else:
             self._fail(request)
@@ -135,7 +139,8 @@ class Node:
             self._down = str(error)
             self._fail_early()
         else:
-            early, self._early, self._link = self._early, None, link
+            early, self._early = self._early, None
+            self._use(link)
             for request in early or ():
                 link.take(request)
         await self._keep(link)
@@ -144,10 +149,9 @@ class Node:
         while True:
             if link is not None:
                 self._down = await link.lost()
-            self._link = None
+            self._use(None)
             self._on_down()
-            link = await self._redial()
-            self._link = link
+            self._use(link := await self._redial())
             asyncio.get_running_loop().call_soon(self._on_up, link.via)  # what it raises must not end this task
 
     def _fail_early(self) -> None:
@@ -193,7 +197,7 @@ class Node:
             on_push=self._on_push,
             patience=self._patience,
             on_refused=self._on_refused,
-            most_merged=self._most_merged,
+            merges=self._merges,
         )
 
 

@@ -13,7 +13,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -30,7 +30,7 @@ Decode: TypeAlias = Callable[[Any, int], _T]
 OnPush: TypeAlias = Callable[[list[Any], int], None]
 OnRefused: TypeAlias = Callable[["Request[Any]", str], bool]
 
-CHUNK = 24  # commands in a write, and verbs in a call
+CHUNK, _FEW, _MOST = 24, 16, 48  # commands in a write, and verbs in a call: see `_half`
 _MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
 _MOST_WAITING = 100_000
 _POLITE = 0.5  # seconds that closing waits for the peer
@@ -39,7 +39,7 @@ _MORE = object()
 _PUSH, _ERROR = hiredis.PushNotification, hiredis.ReplyError
 _CONFIRMS = (b"subscribe", b"ssubscribe")  # pushes that answer a command, in its place among the replies
 _PING = command("PING")
-_KEY, _PAYLOAD = attrgetter("key"), attrgetter("payload")
+_KEY, _PAYLOAD, _SCRIPT, _NAME = map(attrgetter, ("key", "payload", "script", "name"))
 _RESET = struct.pack("ii", 1, 0)  # linger for no time: close with a reset
 _NOT_NOW = frozenset({
     "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN",
@@ -56,7 +56,7 @@ class Request(Reply[_T]):
     __slots__ = ("decode", "hops", "key", "payload", "script")
 
     def __init__(self, payload: bytes, decode: Decode[_T], script: Script | None = None, key: bytes = b"") -> None:
-        self.then, self._future = None, None
+        self.then, self.made = None, None
         self.payload = payload
         self.decode = decode
         self.script = script  # which the server may not know
@@ -75,7 +75,7 @@ class Link(asyncio.Protocol):
     asks. Then every command without a reply fails: it may or may not have happened.
 
     *on_refused* sees every error reply first; what it takes care of (a command that belongs elsewhere) does not fail.
-    *most_merged*: how many verbs may go out as one call; 1 where lines are on several servers.
+    *merges*: whether verbs may go out as one call; not where lines are on several servers.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Link(asyncio.Protocol):
         on_push: OnPush,
         patience: float,
         on_refused: OnRefused | None = None,
-        most_merged: int = CHUNK,
+        merges: bool = True,
     ) -> None:
         self.where = where
         self.via = via
@@ -97,7 +97,7 @@ class Link(asyncio.Protocol):
         self._closed = asyncio.Event()
         self._on_push = on_push
         self._on_refused = on_refused
-        self._most_merged = most_merged
+        self._merges = merges
         self._transport: asyncio.Transport
         self._reader = hiredis.Reader(notEnoughData=_MORE)
         self._pending: deque[Request[Any] | list[Request[Any]]] = deque()  # a list: one call for all of them
@@ -110,6 +110,7 @@ class Link(asyncio.Protocol):
         self._is_planned = False  # a write at the end of this tick
         self._in_tick = 0
         self._last_tick = 1
+        self._chunk = CHUNK
         self._quiet = 0  # checks since anything was heard
         self._overdue = 0  # checks that found the same command unanswered
         self._oldest: object = None
@@ -133,7 +134,7 @@ class Link(asyncio.Protocol):
         out = self._out
         out.append(request)
         if self._is_planned:
-            if len(out) >= CHUNK:
+            if len(out) >= self._chunk:
                 self._flush()
         elif self._pending or self._last_tick > 1:
             # The first of many would travel alone, and the others wait for its reply.
@@ -209,6 +210,7 @@ class Link(asyncio.Protocol):
         self._flush()
         self._is_planned = False
         self._last_tick, self._in_tick = self._in_tick, 0
+        self._chunk = _half(self._last_tick)
 
     def _flush(self) -> None:
         if not self._out or self.reason:
@@ -216,28 +218,24 @@ class Link(asyncio.Protocol):
         out, self._out = self._out, []
         if self._is_planned:
             self._in_tick += len(out)
-        if len(out) == 1:
-            self._transport.write(self._packed(out))
-        else:
-            self._transport.write(b"".join([self._packed(some) for some in _merged(out, self._most_merged)]))
+        calls = _merged(out) if self._merges else [[request] for request in out]
+        self._transport.write(b"".join(map(self._packed, calls)))
         if self._is_full:
             self._is_held_up = True
 
     def _packed(self, requests: list[Request[Any]]) -> bytes:
         """Return *requests* as one command, which is pending from now on."""
-        first, count = requests[0], len(requests)
+        first = requests[0]
         if not first.key:
             self._pending.append(first)
             return first.payload
         self._pending.append(requests)
-        if count == 1:
-            return b"".join((_head(first.script, 1), first.key, first.payload))
-        return b"".join((_head(first.script, count), *map(_KEY, requests), *map(_PAYLOAD, requests)))
+        return b"".join((_head(first.script, len(requests)), *map(_KEY, requests), *map(_PAYLOAD, requests)))
 
     @property
     def _is_full(self) -> bool:
         """Whether one more write could bring too many commands on their way."""
-        return len(self._pending) > _MOST_IN_FLIGHT - CHUNK
+        return len(self._pending) > _MOST_IN_FLIGHT - _MOST
 
     def _put_off(self, request: Request[Any]) -> None:
         if not self.reason and len(self._backlog) < _MOST_WAITING:
@@ -353,27 +351,32 @@ class Link(asyncio.Protocol):
             request.fail(BackendUnavailableError(f"{self.where}: {reason}, before the reply"))
 
 
-def _merged(out: list[Request[Any]], most: int) -> list[list[Request[Any]]]:
-    """Put verbs of one script together, *most* at a time: leaves first, because they let others in.
+def _half(last_tick: int) -> int:
+    """Return how many to write at a time: half of what the last tick brought, so that the server works on one half
+    while the other is made; where it brought few, there may be nothing to halve."""
+    return min(last_tick // 2, _MOST) if last_tick >= _FEW else CHUNK
 
-    Nothing moves past a command that does not merge. In a cluster, where such a command may speak of the next one,
-    nothing moves at all.
-    """
-    if most == 1:
-        return [[request] for request in out]
-    merged: list[list[Request[Any]]] = []
-    begin, open_ = 0, dict[Script, list[Request[Any]]]()
-    for request in out:
-        script = request.script
-        if script is None or not request.key:
-            merged.append([request])
-            begin, open_ = len(merged), {}
-        elif (some := open_.get(script)) is not None and len(some) < most:
-            some.append(request)
-        else:
-            open_[script] = some = [request]
-            merged.insert(begin if script.name == "leave" else len(merged), some)
-    return merged
+
+def _merged(out: list[Request[Any]]) -> list[list[Request[Any]]]:
+    """Put verbs of one script together: leaves first, as they let others in. Nothing moves past a whole command."""
+    if all(map(_KEY, out)):
+        return _by_script(out)
+    calls: list[list[Request[Any]]] = []
+    for is_verb, some in groupby(out, _is_verb):
+        requests = list(some)
+        calls += _by_script(requests) if is_verb else [[request] for request in requests]
+    return calls
+
+
+def _by_script(verbs: list[Request[Any]]) -> list[list[Request[Any]]]:
+    scripts = set(map(_SCRIPT, verbs))
+    if len(scripts) == 1:
+        return [verbs]
+    return [[verb for verb in verbs if verb.script is script] for script in sorted(scripts, key=_NAME, reverse=True)]
+
+
+def _is_verb(request: Request[Any]) -> bool:
+    return bool(request.key)
 
 
 @cache

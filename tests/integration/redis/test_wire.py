@@ -150,6 +150,16 @@ async def test_a_tick_goes_out_in_chunks_and_a_single_command_at_once(
     assert writes.sizes[6:] == [1, 1]
 
 
+async def test_a_tick_like_the_last_goes_out_in_two_halves(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the server works on the first while the second is made."""
+    await client.do("ECHO", "x")
+    writes = Writes(client, monkeypatch)
+    for _ in range(2):
+        await asyncio.gather(*(client.do("ECHO", "x") for _ in range(wire._FEW + 1)))
+    half = wire._FEW // 2
+    assert writes.sizes == [1, wire._FEW, half, half, 1]
+
+
 async def test_commands_in_flight_are_bounded_and_the_rest_goes_in_order(
     connect: Connect, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +169,7 @@ async def test_commands_in_flight_are_bounded_and_the_rest_goes_in_order(
     link = link_of(client)
     proxy.half_open()
     asked = [client.do("ECHO", n) for n in range(400)]
-    assert 50 - wire.CHUNK < len(link._pending) + len(link._out) <= 50
+    assert 50 - wire._MOST < len(link._pending) + len(link._out) <= 50
     sent = len(link._pending) + len(link._out)
     assert len(link._backlog) == 300
     asked[60].cancel()  # type: ignore[attr-defined]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from aiodlock._core.fence import split
-from aiodlock._core.line import Called, Inside
+from aiodlock._core.line import Answer, Called, Inside
 from aiodlock._core.place import Place
 from aiodlock.errors import BackendError
 from tests.fuzz.twins import handed_on_after_leaving
@@ -29,13 +29,13 @@ def _as_if_answered(place: Place, call: Called) -> Called:
 
 
 def _leave_once(patch: pytest.MonkeyPatch) -> None:
-    join = Place.join
+    joining = Place.joining
 
-    def stand(self: Place) -> None:
-        join(self)
+    def stand(self: Place, verb: Awaitable[Answer], sent_at: float) -> None:
+        joining(self, verb, sent_at)
         self.instead_of = None
 
-    patch.setattr(Place, "join", stand)
+    patch.setattr(Place, "joining", stand)
 
 
 def _any_answer_counts(patch: pytest.MonkeyPatch) -> None:

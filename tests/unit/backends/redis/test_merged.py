@@ -14,8 +14,8 @@ def requests(words: str) -> list[Request[Any]]:
     return [Request(word.encode(), to_none, scripts.get(word), b"key" if word in scripts else b"") for word in words]
 
 
-def sent(words: str, most: int = 24) -> str:
-    return " ".join("".join(request.payload.decode() for request in some) for some in _merged(requests(words), most))
+def sent(words: str) -> str:
+    return " ".join("".join(request.payload.decode() for request in some) for some in _merged(requests(words)))
 
 
 def test_verbs_of_one_script_go_together_and_leaves_first() -> None:
@@ -25,12 +25,3 @@ def test_verbs_of_one_script_go_together_and_leaves_first() -> None:
 
 def test_nothing_moves_past_a_whole_command() -> None:
     assert sent("jlxljyj") == "l j x l j y j"
-
-
-def test_a_call_has_no_more_than_allowed() -> None:
-    assert sent("jjjlj", most=2) == "l jj jj"
-
-
-def test_where_nothing_merges_nothing_moves() -> None:
-    """The word that lets a command in where its slot moves to (ASKING) stands before just that command."""
-    assert sent("jxjl", most=1) == "j x j l"
