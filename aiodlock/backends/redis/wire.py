@@ -218,19 +218,24 @@ class Link(asyncio.Protocol):
         out, self._out = self._out, []
         if self._is_planned:
             self._in_tick += len(out)
-        calls = _merged(out) if self._merges else [[request] for request in out]
-        self._transport.write(b"".join(map(self._packed, calls)))
+        if len(out) == 1:  # nothing to merge: whoever is alone does not wait for that
+            self._transport.write(self._packed(out))
+        else:
+            calls = _merged(out) if self._merges else [[request] for request in out]
+            self._transport.write(b"".join(map(self._packed, calls)))
         if self._is_full:
             self._is_held_up = True
 
     def _packed(self, requests: list[Request[Any]]) -> bytes:
         """Return *requests* as one command, which is pending from now on."""
-        first = requests[0]
+        first, count = requests[0], len(requests)
         if not first.key:
             self._pending.append(first)
             return first.payload
         self._pending.append(requests)
-        return b"".join((_head(first.script, len(requests)), *map(_KEY, requests), *map(_PAYLOAD, requests)))
+        if count == 1:
+            return b"".join((_head(first.script, 1), first.key, first.payload))
+        return b"".join((_head(first.script, count), *map(_KEY, requests), *map(_PAYLOAD, requests)))
 
     @property
     def _is_full(self) -> bool:
