@@ -18,9 +18,9 @@ from aiodlock._core.line import LineId, Ticket, TicketId
 from aiodlock.backends.redis.backend import Lines
 from aiodlock.backends.redis.calls import Calls
 from aiodlock.backends.redis.keys import Keys
+from aiodlock.backends.redis.request import Request
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import load
-from aiodlock.backends.redis.wire import Request
 
 __all__ = ["own_scripts"]
 

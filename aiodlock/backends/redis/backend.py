@@ -32,6 +32,7 @@ from aiodlock.backends.redis.confirmed import Confirming
 from aiodlock.backends.redis.inspect import inspect
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.node import Node, Where
+from aiodlock.backends.redis.request import Decode, Request
 from aiodlock.backends.redis.route import Route, Single
 from aiodlock.backends.redis.scripts import (
     Script,
@@ -45,7 +46,7 @@ from aiodlock.backends.redis.scripts import (
     to_none,
 )
 from aiodlock.backends.redis.stock import RedisStockroom
-from aiodlock.backends.redis.wire import Decode, Link, Request
+from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendUnavailableError
 from aiodlock.policy import check_count
 

@@ -22,10 +22,11 @@ from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.calls import Calls
 from aiodlock.backends.redis.member import Member, RedirectedError
 from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.request import Request
 from aiodlock.backends.redis.route import PING
 from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.slots import Redirection, SlotMap, Spot
-from aiodlock.backends.redis.wire import Link, Request
+from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError, BackendUnavailableError
 
 __all__ = ["Cluster"]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from aiodlock._core.line import Gone, GoneWhy, Inside, Waiting
 from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.request import Request
 from aiodlock.backends.redis.scripts import command, to_none
-from aiodlock.backends.redis.wire import Request
 from aiodlock.errors import BackendUnavailableError
 
 __all__ = ["Confirming", "doubted"]

@@ -11,9 +11,9 @@ from aiodlock._core.line import LineId, Row, TicketId
 from aiodlock.backends.base import only_key
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.node import Node
+from aiodlock.backends.redis.request import Request
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import bulk, command, load, to_row
-from aiodlock.backends.redis.wire import Request
 from aiodlock.errors import BackendDataError
 
 __all__ = ["inspect"]

@@ -8,8 +8,9 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
+from aiodlock.backends.redis.request import Decode, Request
 from aiodlock.backends.redis.scripts import Script, to_hello, to_none
-from aiodlock.backends.redis.wire import Decode, Link, OnPush, OnRefused, Request
+from aiodlock.backends.redis.wire import Link, OnPush, OnRefused
 from aiodlock.errors import BackendError, BackendUnavailableError
 
 __all__ = ["Node", "Where", "close_together"]

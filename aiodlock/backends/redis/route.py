@@ -8,8 +8,8 @@ from typing import Protocol, TypeVar
 from aiodlock.backends.redis.calls import Calls
 from aiodlock.backends.redis.confirmed import Confirming
 from aiodlock.backends.redis.node import Node, close_together
+from aiodlock.backends.redis.request import Request
 from aiodlock.backends.redis.scripts import command, to_none
-from aiodlock.backends.redis.wire import Request
 
 __all__ = ["PING", "Route", "Single"]
 

@@ -21,9 +21,9 @@ from aiodlock._core.stock import (
     Taken,
     Terms,
 )
+from aiodlock.backends.redis.request import Decode, Request
 from aiodlock.backends.redis.route import Route
 from aiodlock.backends.redis.scripts import Script, bulk, load
-from aiodlock.backends.redis.wire import Decode, Request
 from aiodlock.errors import BackendUnavailableError
 
 __all__ = [

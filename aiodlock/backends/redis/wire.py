@@ -12,23 +12,20 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain
 from typing import Any, TypeAlias, TypeVar, cast
 
 import hiredis
 
-from aiodlock.backends.base import Reply
+from aiodlock.backends.redis.request import Decode, Request, merged, packed
 from aiodlock.backends.redis.scripts import Script, command, to_none
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
-__all__ = ["CHUNK", "Decode", "Link", "OnPush", "OnRefused", "Request"]
+__all__ = ["CHUNK", "Link", "OnPush", "OnRefused"]
 
 _T = TypeVar("_T")
-Decode: TypeAlias = Callable[[Any, int], _T]
 OnPush: TypeAlias = Callable[[list[Any], int], None]
-OnRefused: TypeAlias = Callable[["Request[Any]", str], bool]
+OnRefused: TypeAlias = Callable[[Request[Any], str], bool]
 
 CHUNK, _FEW, _MOST = 24, 16, 48  # commands in a write, and verbs in a call: see `_half`
 _MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
@@ -39,33 +36,10 @@ _MORE = object()
 _PUSH, _ERROR = hiredis.PushNotification, hiredis.ReplyError
 _CONFIRMS = (b"subscribe", b"ssubscribe")  # pushes that answer a command, in its place among the replies
 _PING = command("PING")
-_KEY, _PAYLOAD, _SCRIPT, _NAME = map(attrgetter, ("key", "payload", "script", "name"))
 _RESET = struct.pack("ii", 1, 0)  # linger for no time: close with a reset
 _NOT_NOW = frozenset({
     "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN",
 })  # fmt: skip
-
-
-class Request(Reply[_T]):
-    """A command under way: the future of its answer, how to read that, and what to send.
-
-    One with a packed *key* is a verb for one ticket, of a script for many: *payload* is what comes behind the key, and
-    requests of one script go out as one call.
-    """
-
-    __slots__ = ("decode", "hops", "key", "payload", "script")
-
-    def __init__(self, payload: bytes, decode: Decode[_T], script: Script | None = None, key: bytes = b"") -> None:
-        self.then, self.made = None, None
-        self.payload = payload
-        self.decode = decode
-        self.script = script  # which the server may not know
-        self.key = key
-        self.hops = 0  # how often it was sent on to another server
-
-    def again(self) -> Request[_T]:
-        """Return the same command with a future of its own."""
-        return Request(self.payload, self.decode, self.script, self.key)
 
 
 class Link(asyncio.Protocol):
@@ -100,7 +74,7 @@ class Link(asyncio.Protocol):
         self._merges = merges
         self._transport: asyncio.Transport
         self._reader = hiredis.Reader(notEnoughData=_MORE)
-        self._pending: deque[Request[Any] | list[Request[Any]]] = deque()  # a list: one call for all of them
+        self._pending: deque[list[Request[Any]]] = deque()  # calls without a reply
         self._backlog: deque[Request[Any]] = deque()
         self._loading: set[Script] = set()
         self._unloadable: set[Script | None] = set()
@@ -218,24 +192,11 @@ class Link(asyncio.Protocol):
         out, self._out = self._out, []
         if self._is_planned:
             self._in_tick += len(out)
-        if len(out) == 1:  # nothing to merge: whoever is alone does not wait for that
-            self._transport.write(self._packed(out))
-        else:
-            calls = _merged(out) if self._merges else [[request] for request in out]
-            self._transport.write(b"".join(map(self._packed, calls)))
+        calls = [out] if len(out) == 1 else merged(out) if self._merges else [[request] for request in out]
+        self._pending.extend(calls)
+        self._transport.write(b"".join(map(packed, calls)))
         if self._is_full:
             self._is_held_up = True
-
-    def _packed(self, requests: list[Request[Any]]) -> bytes:
-        """Return *requests* as one command, which is pending from now on."""
-        first, count = requests[0], len(requests)
-        if not first.key:
-            self._pending.append(first)
-            return first.payload
-        self._pending.append(requests)
-        if count == 1:
-            return b"".join((_head(first.script, 1), first.key, first.payload))
-        return b"".join((_head(first.script, count), *map(_KEY, requests), *map(_PAYLOAD, requests)))
 
     @property
     def _is_full(self) -> bool:
@@ -273,9 +234,7 @@ class Link(asyncio.Protocol):
             if not pending:
                 raise hiredis.ProtocolError("nothing was asked")
             asked = pending.popleft()
-            if isinstance(asked, Request):
-                self._answer((asked,), (reply,), via)
-            elif type(reply) is list and len(reply) == len(asked):
+            if asked[0].key and type(reply) is list and len(reply) == len(asked):
                 self._answer(asked, reply, via)
             else:
                 self._answer(asked, [reply] * len(asked), via)
@@ -347,8 +306,7 @@ class Link(asyncio.Protocol):
         self.reason, self._is_held_up = reason, True
         self._lost.set()
         self._timer.cancel()
-        pending = [(asked,) if isinstance(asked, Request) else asked for asked in self._pending]
-        unanswered = [*chain.from_iterable(pending), *self._out, *self._backlog]
+        unanswered = [*chain.from_iterable(self._pending), *self._out, *self._backlog]
         self._pending.clear()
         self._out.clear()
         self._backlog.clear()
@@ -360,34 +318,6 @@ def _half(last_tick: int) -> int:
     """Return how many to write at a time: half of what the last tick brought, so that the server works on one half
     while the other is made; where it brought few, there may be nothing to halve."""
     return min(last_tick // 2, _MOST) if last_tick >= _FEW else CHUNK
-
-
-def _merged(out: list[Request[Any]]) -> list[list[Request[Any]]]:
-    """Put verbs of one script together: leaves first, as they let others in. Nothing moves past a whole command."""
-    if all(map(_KEY, out)):
-        return _by_script(out)
-    calls: list[list[Request[Any]]] = []
-    for is_verb, some in groupby(out, _is_verb):
-        requests = list(some)
-        calls += _by_script(requests) if is_verb else [[request] for request in requests]
-    return calls
-
-
-def _by_script(verbs: list[Request[Any]]) -> list[list[Request[Any]]]:
-    scripts = set(map(_SCRIPT, verbs))
-    if len(scripts) == 1:
-        return [verbs]
-    return [[verb for verb in verbs if verb.script is script] for script in sorted(scripts, key=_NAME, reverse=True)]
-
-
-def _is_verb(request: Request[Any]) -> bool:
-    return bool(request.key)
-
-
-@cache
-def _head(script: Script | None, count: int) -> bytes:
-    assert script is not None
-    return script.head(2 * count, keys=count)
 
 
 def _chained(error: BackendError, cause: Exception) -> BackendError:

@@ -16,7 +16,7 @@ from aiodlock.backends.redis import RedisBackend, wire
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.route import PING
-from aiodlock.backends.redis.wire import Link, Request
+from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError, BackendUnavailableError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer, free_ports
@@ -81,7 +81,7 @@ async def test_a_wire_that_forgets_cancelled_callers_is_found(client: Client, mo
     read = Link._read
 
     def forgetful(self: Link) -> None:
-        kept = [asked for asked in self._pending if not (isinstance(asked, Request) and asked.done())]
+        kept = [asked for asked in self._pending if not any(request.done() for request in asked)]
         self._pending.clear()
         self._pending.extend(kept)
         read(self)

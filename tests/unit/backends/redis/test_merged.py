@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from aiodlock.backends.redis.request import Request, merged
 from aiodlock.backends.redis.scripts import load, to_none
-from aiodlock.backends.redis.wire import Request, _merged
 
 
 def requests(words: str) -> list[Request[Any]]:
@@ -15,7 +15,7 @@ def requests(words: str) -> list[Request[Any]]:
 
 
 def sent(words: str) -> str:
-    return " ".join("".join(request.payload.decode() for request in some) for some in _merged(requests(words)))
+    return " ".join("".join(request.payload.decode() for request in some) for some in merged(requests(words)))
 
 
 def test_verbs_of_one_script_go_together_and_leaves_first() -> None:

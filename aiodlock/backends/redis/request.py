@@ -1,0 +1,79 @@
+"""Requests: commands under way, and which of them go out as one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, TypeAlias, TypeVar
+
+from aiodlock.backends.base import Reply
+from aiodlock.backends.redis.scripts import Script
+
+__all__ = ["Decode", "Request", "merged", "packed"]
+
+_T = TypeVar("_T")
+Decode: TypeAlias = Callable[[Any, int], _T]
+
+_KEY, _PAYLOAD, _SCRIPT, _NAME = map(attrgetter, ("key", "payload", "script", "name"))
+
+
+class Request(Reply[_T]):
+    """A command under way: its answer, how to read that, and what to send.
+
+    One with a packed *key* is a verb for one ticket, of a script for many: *payload* is what comes behind the key, and
+    requests of one script go out as one call.
+    """
+
+    __slots__ = ("decode", "hops", "key", "payload", "script")
+
+    def __init__(self, payload: bytes, decode: Decode[_T], script: Script | None = None, key: bytes = b"") -> None:
+        self.then, self.made = None, None
+        self.payload = payload
+        self.decode = decode
+        self.script = script  # which the server may not know
+        self.key = key
+        self.hops = 0  # how often it was sent on to another server
+
+    def again(self) -> Request[_T]:
+        """Return the same command with an answer of its own."""
+        return Request(self.payload, self.decode, self.script, self.key)
+
+
+def merged(requests: list[Request[Any]]) -> list[list[Request[Any]]]:
+    """Put verbs of one script together: leaves first, as they let others in. Nothing moves past a whole command."""
+    if all(map(_KEY, requests)):
+        return _by_script(requests)
+    calls: list[list[Request[Any]]] = []
+    for is_verb, group in groupby(requests, _is_verb):
+        some = [*group]
+        calls += _by_script(some) if is_verb else [[request] for request in some]
+    return calls
+
+
+def packed(call: list[Request[Any]]) -> bytes:
+    """Return requests that go out as one call as the command for it."""
+    first, count = call[0], len(call)
+    if not first.key:
+        return first.payload
+    if count == 1:  # whoever is alone does not wait for more than that
+        return b"".join((_head(first.script, 1), first.key, first.payload))
+    return b"".join((_head(first.script, count), *map(_KEY, call), *map(_PAYLOAD, call)))
+
+
+def _by_script(verbs: list[Request[Any]]) -> list[list[Request[Any]]]:
+    scripts = set(map(_SCRIPT, verbs))
+    if len(scripts) == 1:
+        return [verbs]
+    return [[verb for verb in verbs if verb.script is script] for script in sorted(scripts, key=_NAME, reverse=True)]
+
+
+def _is_verb(request: Request[Any]) -> bool:
+    return bool(request.key)
+
+
+@cache
+def _head(script: Script | None, count: int) -> bytes:
+    assert script is not None
+    return script.head(2 * count, keys=count)
