@@ -7,6 +7,7 @@ import os
 import socket
 import weakref
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -32,6 +33,7 @@ from aiodlock.policy import Policy, Poll, Push, Retry, Settings, check_count, ch
 __all__ = ["LockClient", "connect"]
 
 _MOST_WAITERS = 100_000
+_POLICIES = 128  # that are kept, of all settings asked for
 _CLOSED_WITHIN = 10.0
 
 
@@ -86,6 +88,7 @@ class LockClient:
         self._clock = clock or SystemClock()
         self._waiting = waiting or Push()
         self._default = Policy(waiting=self._waiting)
+        self._known_policy = lru_cache(_POLICIES, typed=True)(self._new_policy)  # typed: True is no number of seconds
         self._most_waiters = check_count("max_waiters", max_waiters)
         self._events = EventQueue(on_event) if on_event is not None else None
         self._engine: Engine | None = None
@@ -241,8 +244,17 @@ class LockClient:
         )
 
     def _policy(self, settings: Settings) -> Policy:
+        """Return the policy with these settings: a lock that is made for every request is not checked every time."""
         if not settings:
             return self._default
+        try:
+            if not callable(settings.get("on_lost")):  # which may refer to anything, and is not to be kept
+                return self._known_policy(**settings)
+        except TypeError:  # something has no hash, or is no setting at all
+            pass
+        return self._new_policy(**settings)
+
+    def _new_policy(self, **settings: Unpack[Settings]) -> Policy:
         if not self._backend.capabilities.ordered and (settings.get("fair") or settings.get("linger")):
             raise UnsupportedError(f"{self._backend.address} does not know who waits: leave fair and linger out")
         if not self._backend.capabilities.pushes and settings.get("linger"):

@@ -55,6 +55,7 @@ __all__ = ["Engine"]
 T = TypeVar("T")
 
 SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
+MOST_PUT_BY = 1024  # cohorts, of some two kilobytes
 LONGEST_PAUSE = 1.0  # before a verb without an answer is sent again
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
 
@@ -87,6 +88,7 @@ class Engine:
         self.work = Supervisor(self._report)
         self.latches = Latches(self)
         self.cohorts: dict[tuple[object, ...], Cohort] = {}  # of lines in use
+        self._put_by: dict[tuple[object, ...], Cohort] = {}  # of lines that were: many make a lock for every request
         self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
         self._ending: dict[Hold, None] = {}
@@ -99,14 +101,26 @@ class Engine:
         waiting = None if type(policy.waiting) is Push else policy.waiting  # its hash is not free
         key = (line, shape, policy.ttl, policy.linger, waiting)
         cohort = self.cohorts.get(key) if policy.shares else None
-        if cohort is None:
-            cohort = (SharedCohort if shape.shared else Cohort)(self, line, shape=shape, policy=policy)
-            if policy.shares:
-                cohort.key = key
-                self.cohorts[key] = cohort
-            else:
-                self._alone.add(cohort)
+        if cohort is not None:
+            return cohort
+        if policy.shares and (cohort := self._put_by.get(key)) is not None and cohort.revive():
+            return cohort
+        cohort = (SharedCohort if shape.shared else Cohort)(self, line, shape=shape, policy=policy)
+        if policy.shares:
+            cohort.key = key
+            self.cohorts[key] = cohort
+        else:
+            self._alone.add(cohort)
         return cohort
+
+    def put_by(self, cohort: Cohort) -> None:
+        """Keep a cohort that nobody uses for whoever wants its line next; the one kept longest makes room."""
+        key = cohort.key
+        self.cohorts.pop(key, None)
+        if self._put_by.setdefault(key, cohort) is not cohort:
+            self._put_by[key] = cohort
+        elif len(self._put_by) > MOST_PUT_BY:
+            del self._put_by[next(iter(self._put_by))]
 
     def lines_in_use(self) -> set[LineId]:
         """Return the lines that tasks of ours hold or wait for."""
@@ -292,6 +306,7 @@ class Engine:
         for cohort in [*self.cohorts.values(), *self._alone]:
             cohort.fail(_closed)
             cohort.retire()  # whoever comes now asks for another, and hears that we are closed
+        self._put_by.clear()
         self.latches.fail(_closed)
         places = [*self.places.values(), *(place for place in self._lost if place.left is None)]
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}

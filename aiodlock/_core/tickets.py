@@ -86,14 +86,15 @@ class Tickets(Waiters):
                 self.forget_dead()
             if self._retries is not None:
                 self._retries.stop()
-            self.engine.cohorts.pop(self.key, None)
+            if self.policy.shares:
+                self.engine.put_by(self)  # type: ignore[arg-type]
 
     def revive(self) -> bool:
         """Be as new, unless there is another one meanwhile or the client is closed."""
         engine = self.engine
         if not engine.is_open or engine.cohorts.setdefault(self.key, self) is not self:  # type: ignore[arg-type]
             return False
-        self.retired = False
+        self.retired, self.holder = False, None
         if self.size != self.shape.size:
             self.size = self.shape.size
             self.most = self._at_most(self.size)

@@ -8,7 +8,7 @@ from _thread import get_ident
 from asyncio import CancelledError, Future
 from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from aiodlock._core.ahead import Fixed, Waiter
 from aiodlock._core.cohort import Cohort, Shape
@@ -29,6 +29,7 @@ __all__ = ["Synchronizer"]
 
 _T = TypeVar("_T")
 _HoldT = TypeVar("_HoldT", bound=Hold)
+_NOBODY: Final = Owners()
 
 
 class Synchronizer(Generic[_HoldT]):
@@ -48,7 +49,7 @@ class Synchronizer(Generic[_HoldT]):
         self._cohort: Cohort | None = None  # where to queue, while it is in use
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0  # which it runs in
-        self._owners = Owners()  # which of our tasks are inside; the line's from the first acquire on
+        self._owners = _NOBODY  # which of our tasks are inside; the line's from the first acquire on
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._line.key!r}>"

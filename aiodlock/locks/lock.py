@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Lock"]
 
+_ONE = Shape()
+
 
 class Lock(Synchronizer[Hold]):
     """One task at a time, across tasks, processes and machines. Made by `LockClient.lock`."""
 
     def __init__(self, client: LockClient, key: str, policy: Policy, *, kind: str = "lock") -> None:
-        super().__init__(client, LineId(kind, key), policy, Shape())
+        super().__init__(client, LineId(kind, key), policy, _ONE)

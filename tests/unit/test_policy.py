@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import math
+import weakref
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 import aiodlock
-from aiodlock import ConfigurationError, InvalidKeyError, LockClient, Policy, Poll, Push, Retry
+from aiodlock import ConfigurationError, Hold, InvalidKeyError, LockClient, Policy, Poll, Push, Retry
 from aiodlock.backends.memory import MemoryBackend
 from aiodlock.policy import check_count, check_key, check_wait
 
@@ -83,6 +86,34 @@ def test_a_bad_ttl_is_refused(unopened: LockClient, ttl: Any) -> None:
 def test_a_good_ttl_is_taken(unopened: LockClient, ttl: float) -> None:
     """From 50 ms to a day, also as an integer."""
     assert unopened.lock("k", ttl=ttl).policy.ttl == ttl
+
+
+def refuse_a_known_ttl(client: LockClient) -> None:
+    """Ask for a second, and then for what only compares equal to it."""
+    assert client.lock("k", ttl=1).policy is client.lock("k", ttl=1).policy
+    with pytest.raises(ConfigurationError, match="ttl=True"):
+        client.lock("k", ttl=True)
+
+
+def test_settings_that_are_known_are_not_taken_for_others(unopened: LockClient) -> None:
+    refuse_a_known_ttl(unopened)
+
+
+def test_settings_that_are_compared_by_value_are_found(unopened: LockClient) -> None:
+    """The broken twin."""
+    unopened._known_policy = functools.lru_cache(unopened._new_policy)
+    with pytest.raises(pytest.fail.Exception):
+        refuse_a_known_ttl(unopened)
+
+
+def test_what_a_function_of_a_lost_hold_refers_to_is_not_kept(unopened: LockClient) -> None:
+    def tell(hold: Hold) -> None: ...
+
+    lock, told = unopened.lock("k", on_lost=tell), weakref.ref(tell)
+    assert lock.policy.on_lost is tell
+    del lock, tell
+    gc.collect()
+    assert told() is None
 
 
 @pytest.mark.parametrize("wait", [-0.1, -math.inf, HUGE, *(wait for wait in NOT_SECONDS if wait is not None)])
