@@ -102,11 +102,12 @@ class ZooKeeperServer(Server):
 class ZooKeeperEnsemble:
     """Three nodes. With *severable* links a node can be cut off from the others and still hear its clients.
 
-    *tick*: in seconds; twice a tick the leader asks the others of which clients they have heard.
+    *tick*: in seconds; twice a tick the leader asks the others of which clients they have heard. *silence*: ticks after
+    which leader and follower take each other for dead.
     """
 
-    def __init__(self, *, severable: bool = False, tick: float = 0.2) -> None:
-        self._tick = tick
+    def __init__(self, *, severable: bool = False, tick: float = 0.2, silence: int = 10) -> None:
+        self._tick, self._silence = tick, silence
         self._stack = contextlib.ExitStack()
         ports = free_ports(6)
         self._quorum, self._election = ports[:3], ports[3:]
@@ -185,7 +186,7 @@ class ZooKeeperEnsemble:
 
     def _settings(self, number: int) -> list[str]:
         """Return what a node is told about the others; where they are is its own view of them."""
-        lines = [f"tickTime={self._tick * 1000:.0f}", "initLimit=20", "syncLimit=10"]
+        lines = [f"tickTime={self._tick * 1000:.0f}", "initLimit=20", f"syncLimit={self._silence}"]
         for other in range(3):
             link = self._links.get((number, other))
             quorum = link.port if link else self._quorum[other]
