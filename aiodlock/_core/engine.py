@@ -98,19 +98,17 @@ class Engine:
 
     def cohort(self, line: LineId, shape: Shape, policy: Policy) -> Cohort:
         """Return the cohort to queue in: the one of all alike, or a new one where everybody has a ticket of his own."""
+        make = partial(SharedCohort if shape.shared else Cohort, self, line, shape=shape, policy=policy)
+        if not policy.shares:
+            alone = make()
+            self._alone.add(alone)
+            return alone
         waiting = None if type(policy.waiting) is Push else policy.waiting  # its hash is not free
         key = (line, shape, policy.ttl, policy.linger, waiting)
-        cohort = self.cohorts.get(key) if policy.shares else None
-        if cohort is not None:
-            return cohort
-        if policy.shares and (cohort := self._put_by.get(key)) is not None and cohort.revive():
-            return cohort
-        cohort = (SharedCohort if shape.shared else Cohort)(self, line, shape=shape, policy=policy)
-        if policy.shares:
+        cohort = self.cohorts.get(key)
+        if cohort is None and ((cohort := self._put_by.get(key)) is None or not cohort.revive()):
+            cohort = self.cohorts[key] = make()
             cohort.key = key
-            self.cohorts[key] = cohort
-        else:
-            self._alone.add(cohort)
         return cohort
 
     def put_by(self, cohort: Cohort) -> None:
