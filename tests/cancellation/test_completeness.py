@@ -18,8 +18,8 @@ def public_coroutines() -> Iterator[tuple[CodeType, str]]:
     """Yield the code of every public coroutine and asynchronous generator, and of both ends of every block."""
     for kind in (thing for name in aiodlock.__all__ if inspect.isclass(thing := getattr(aiodlock, name))):
         for name, function in inspect.getmembers(kind, inspect.isfunction):
-            is_public = not name.startswith("_") or name in ("__aenter__", "__aexit__")
-            if is_public and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)):
+            is_coroutine = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+            if (is_coroutine and not name.startswith("_")) or name in ("__aenter__", "__aexit__"):
                 yield function.__code__, f"{kind.__name__}.{name}"
 
 
