@@ -124,7 +124,7 @@ class Cohort(Tickets):
     def pass_on(self, hold: Hold) -> bool:
         """Release *hold* without the server: to the next local task, or to whoever comes; return whether that may be.
 
-        This is the whole of a contended release, written out: no round trip, one look at the clock.
+        A contended release is this and `_hand_on`: no round trip, one look at the clock.
         """
         place, engine, waiters = hold._place, self.engine, self.waiters
         if not (waiters or self._coming or self._linger):

@@ -55,7 +55,7 @@ __all__ = ["Engine"]
 T = TypeVar("T")
 
 SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
-MOST_PUT_BY = 1024  # cohorts, of some two kilobytes
+MOST_PUT_BY = 1024  # cohorts, of less than five kilobytes each
 LONGEST_PAUSE = 1.0  # before a verb without an answer is sent again
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
 

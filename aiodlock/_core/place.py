@@ -160,10 +160,9 @@ class Place:
     def end(self) -> None:
         """Know nothing more of this ticket; whoever calls this sees to its leaving."""
         if self.state is not GONE:
-            self.state, engine = GONE, self.engine  # from any other state
-            if self.slot is not None:
-                engine.watchdog.forget(self)
-            engine.places.pop(self.ticket.id, None)
+            self._move(GONE)
+            self.engine.watchdog.forget(self)
+            self.engine.places.pop(self.ticket.id, None)
 
     def renewal(self, ttl: float) -> tuple[Ticket, float, bool]:
         """Return the ticket to renew, the instant before it is sent, and whether we know it inside."""
