@@ -21,7 +21,7 @@ from aiodlock.errors import BackendError, BackendUnavailableError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer, free_ports
 from aiodlock.testing.servers.resp import ask
-from tests.integration.redis.conftest import Client, Pair, opened
+from tests.integration.redis.conftest import Client, Pair, opened, until
 from tests.integration.told import Told, meet_when_closing, shorten_patience
 
 Connect = Callable[..., Awaitable[Client]]
@@ -158,6 +158,24 @@ async def test_a_tick_like_the_last_goes_out_in_two_halves(client: Client, monke
         await asyncio.gather(*(client.do("ECHO", "x") for _ in range(wire._FEW + 1)))
     half = wire._FEW // 2
     assert writes.sizes == [1, wire._FEW, half, half, 1]
+
+
+async def test_who_has_company_lets_the_server_answer_others_first(
+    client: Client, connect: Connect, ticket: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where somebody waits, a word goes ahead of the leave, in the same write; where nobody does, it travels alone."""
+    transport, sent = link_of(client)._transport, list[bytes]()
+    write, other = transport.write, await connect()
+    monkeypatch.setattr(transport, "write", lambda data: (sent.append(data), write(data)))
+    for has_company in (False, True):
+        holder, waiter = ticket(), ticket()
+        await client.backend.join(holder)
+        if has_company:
+            await other.backend.join(waiter)
+            await until(lambda: len(client.calls) == 1)
+        sent.clear()
+        await client.backend.leave(holder)
+        assert [data.startswith(PING) for data in sent] == [has_company]
 
 
 async def test_commands_in_flight_are_bounded_and_the_rest_goes_in_order(
