@@ -66,13 +66,13 @@ class Cohort(Tickets):
         """Wait behind the others; with *stand* false, without a ticket for it until the next balance()."""
         engine = self.engine
         if engine.waiting >= engine.most_waiters:
-            self.balance()  # made for this task alone, it would be kept for ever
             raise engine.too_many(self.line)
         engine.waiting += 1
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
         elif stand and not (self.inside or self.standing or self._retries):
+            self.holder = None
             self._stand()  # the first who comes: nothing to count
         elif stand and (not self.inside or self.most > 1):
             self.balance()

@@ -112,7 +112,6 @@ class Combiner:
         if error := turn.exception():
             self._turn = None
             self._fail(error)
-            self._cohort.balance()
         elif own := turn.result():
             self._work(own)
 
@@ -130,10 +129,8 @@ class Combiner:
                 return
         self._turn = None
         self._count()
-        self._ask_again()  # before this turn ends: else the cohort would retire between the two
+        self._ask_again()  # before this turn ends: then its place is handed on to the next one
         own._end(cohort.engine.now())
-        if self._turn is None:
-            cohort.balance()
 
     def _ask_again(self) -> None:
         try:

@@ -55,7 +55,7 @@ __all__ = ["Engine"]
 T = TypeVar("T")
 
 SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
-MOST_PUT_BY = 1024  # cohorts, of less than five kilobytes each
+MOST_COHORTS = 1024  # of less than five kilobytes each, until those that nobody uses are dropped
 LONGEST_PAUSE = 1.0  # before a verb without an answer is sent again
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
 
@@ -87,8 +87,8 @@ class Engine:
         self.watchdog = Watchdog(clock, self._visit)
         self.work = Supervisor(self._report)
         self.latches = Latches(self)
-        self.cohorts: dict[tuple[object, ...], Cohort] = {}  # of lines in use
-        self._put_by: dict[tuple[object, ...], Cohort] = {}  # of lines that were: many make a lock for every request
+        self.cohorts: dict[tuple[object, ...], Cohort] = {}  # also of lines not in use: many make a lock per request
+        self._most_cohorts = MOST_COHORTS
         self._alone: weakref.WeakSet[Cohort] = weakref.WeakSet()  # each with one task, which keeps it alive
         self._owners: weakref.WeakValueDictionary[LineId, Owners] = weakref.WeakValueDictionary()
         self._ending: dict[Hold, None] = {}
@@ -106,23 +106,19 @@ class Engine:
         waiting = None if type(policy.waiting) is Push else policy.waiting  # its hash is not free
         key = (line, shape, policy.ttl, policy.linger, waiting)
         cohort = self.cohorts.get(key)
-        if cohort is None and ((cohort := self._put_by.get(key)) is None or not cohort.revive()):
+        if cohort is None:
+            if len(self.cohorts) >= self._most_cohorts:
+                self._drop_idle()
             cohort = self.cohorts[key] = make()
-            cohort.key = key
         return cohort
 
-    def put_by(self, cohort: Cohort) -> None:
-        """Keep a cohort that nobody uses for whoever wants its line next; the one kept longest makes room."""
-        key = cohort.key
-        self.cohorts.pop(key, None)
-        if self._put_by.setdefault(key, cohort) is not cohort:
-            self._put_by[key] = cohort
-        elif len(self._put_by) > MOST_PUT_BY:
-            del self._put_by[next(iter(self._put_by))]
+    def cohorts_in_use(self) -> list[Cohort]:
+        """Return where tasks of ours hold or wait."""
+        return [cohort for cohort in (*self.cohorts.values(), *self._alone) if not cohort.is_idle]
 
     def lines_in_use(self) -> set[LineId]:
         """Return the lines that tasks of ours hold or wait for."""
-        return {cohort.line for cohort in (*self.cohorts.values(), *self._alone) if not cohort.retired}
+        return {cohort.line for cohort in self.cohorts_in_use()}
 
     def places_of(self, line: LineId) -> list[Place]:
         """Return our places in *line*."""
@@ -267,6 +263,14 @@ class Engine:
             case AskedToGo(reason=reason):
                 place.cohort.asked_to_go(place, reason)
 
+    def _drop_idle(self) -> None:
+        """Forget cohorts that nobody uses; seldom enough to cost each of them little."""
+        for key, cohort in list(self.cohorts.items()):
+            if cohort.is_idle:
+                cohort.retired = True
+                del self.cohorts[key]
+        self._most_cohorts = max(MOST_COHORTS, 2 * len(self.cohorts))
+
     def _visit(self, places: list[Place], now: float) -> None:
         if renewing := [place for place in places if place.visit(now)]:
             self.renew(renewing)
@@ -303,8 +307,7 @@ class Engine:
         self.is_open, self.is_loud = False, True
         for cohort in [*self.cohorts.values(), *self._alone]:
             cohort.fail(_closed)
-            cohort.retire()  # whoever comes now asks for another, and hears that we are closed
-        self._put_by.clear()
+            cohort.retired = True  # whoever comes now asks for another, and hears that we are closed
         self.latches.fail(_closed)
         places = [*self.places.values(), *(place for place in self._lost if place.left is None)]
         self._ending = {own: None for place in places for own in place.holds if own._all_blocks}

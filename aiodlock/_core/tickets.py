@@ -35,8 +35,7 @@ class Tickets(Waiters):
         self.policy = policy
         self.size = shape.size
         self.most = self._at_most(shape.size)
-        self.key: tuple[object, ...] = ()  # the engine's
-        self.retired = False
+        self.retired = False  # whoever comes asks for another
         self.standing: dict[Place, None] = {}
         self.inside: dict[Place, None] = {}
         self.open: list[Place] = []  # inside, and free for whoever comes
@@ -51,15 +50,15 @@ class Tickets(Waiters):
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
-        is_empty = not (self.waiters or self._coming or self.tries) or not (self.live() or self.tries)
-        wanted = 0 if is_empty else self.wanted()
-        while len(self.standing) < wanted and not (self._retries and self._retries.is_pausing):
-            self._stand()
-        while len(self.standing) > wanted:
-            place, _ = self.standing.popitem()
-            place.leave()
-        if is_empty and not (self.inside or (self.runs and self.runs.is_busy)):
-            self.retire()
+        if self.waiters or self._coming or self.tries or self.standing:
+            wanted = self.wanted()
+            while len(self.standing) < wanted and not (self._retries and self._retries.is_pausing):
+                self._stand()
+            while len(self.standing) > wanted:
+                place, _ = self.standing.popitem()
+                place.leave()
+        if self.waiters or self._retries is not None:
+            self._rest()
 
     def fail(self, error: Callable[[], Exception]) -> None:
         """Give everybody who waits an error of their own."""
@@ -78,27 +77,10 @@ class Tickets(Waiters):
         if place in self.open:
             self.open.remove(place)
 
-    def retire(self) -> None:
-        """Be used no more; whoever comes now asks for another."""
-        if not self.retired:
-            self.retired = True
-            if self.dead:
-                self.forget_dead()
-            if self._retries is not None:
-                self._retries.stop()
-            if self.policy.shares:
-                self.engine.put_by(self)  # type: ignore[arg-type]
-
-    def revive(self) -> bool:
-        """Be as new, unless there is another one meanwhile or the client is closed."""
-        engine = self.engine
-        if not engine.is_open or engine.cohorts.setdefault(self.key, self) is not self:  # type: ignore[arg-type]
-            return False
-        self.retired, self.holder = False, None
-        if self.size != self.shape.size:
-            self.size = self.shape.size
-            self.most = self._at_most(self.size)
-        return True
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody holds, waits or tries here."""
+        return not (self.inside or self.standing or self.tries or self.live() or (self.runs and self.runs.is_busy))
 
     # --- a place in line reports --------------------------------------------------------------------------------
 
@@ -164,6 +146,13 @@ class Tickets(Waiters):
             self.balance()
 
     # --- inner -------------------------------------------------------------------------------------------------
+
+    def _rest(self) -> None:
+        """Keep nothing of those who were here, where nobody is left."""
+        if not (self.live() or self.tries):
+            self.forget_dead()
+            if self._retries is not None:
+                self._retries.stop()
 
     def _at_most(self, size: int) -> int:
         return max(1, size // self.shape.weight) if self.policy.shares else 1

@@ -89,14 +89,12 @@ class Synchronizer(Generic[_HoldT]):
         task = current_task(self._loop)  # type: ignore[arg-type]
         if task is None or get_ident() != self._thread:
             self._client._at_work()  # raises in another loop; to ask which one it is would cost a system call
-        if cohort.retired and not cohort.revive():
+        if cohort.retired:
             cohort = self._enlist()
-        if task in cohort.owners:
-            if (held := self._held_in(cohort, task)) is not None:
-                hold = self._again(held)
-                hold._begin_block(task)
-                return cast("_HoldT", hold)
-            cohort = self._enlist()
+        if task in cohort.owners and (held := self._held_by(task, cohort.engine)) is not None:
+            hold = self._again(held)
+            hold._begin_block(task)
+            return cast("_HoldT", hold)
         if self._wait is None and not cohort.open:
             # What most contended acquires come to, written out: one frame, one future, no timer.
             waiter: Waiter = Future(loop=self._loop)
@@ -150,12 +148,10 @@ class Synchronizer(Generic[_HoldT]):
         task = current_task(self._loop)  # type: ignore[arg-type]
         if task is None or get_ident() != self._thread:
             self._client._at_work()  # raises in another loop
-        if cohort.retired and not cohort.revive():
+        if cohort.retired:
             cohort = self._enlist()
-        if task in cohort.owners:
-            if self._held_in(cohort, task) is not None:
-                return function()
-            cohort = self._enlist()
+        if task in cohort.owners and self._held_by(task, cohort.engine) is not None:
+            return function()
         runs = cohort.runs or Combiner(cohort)
         now = runs.join(function)
         if not isinstance(now, Default):
@@ -237,13 +233,6 @@ class Synchronizer(Generic[_HoldT]):
                 self.key, f"this task holds {self.key!r} already and it is not re-entrant: release it first"
             )
         return own
-
-    def _held_in(self, cohort: Cohort, task: Task | None) -> Hold | None:
-        """Return the same, and let go of a cohort that was made for this look alone."""
-        try:
-            return self._held_by(task, cohort.engine)
-        finally:
-            cohort.balance()
 
     def _is_held_here(self) -> bool:
         """Whether the current task holds it already."""
@@ -333,7 +322,7 @@ class Synchronizer(Generic[_HoldT]):
     def _enlist(self) -> Cohort:
         engine: Engine = self._client._at_work()
         cohort = self._cohort
-        if cohort is not None and (not cohort.retired or cohort.revive()):
+        if cohort is not None and not cohort.retired:
             return cohort
         cohort = engine.cohort(self._line, self._shape, self._policy)
         self._loop, self._thread, self._owners = engine.loop, get_ident(), cohort.owners

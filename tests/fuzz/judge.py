@@ -64,7 +64,7 @@ def _kept_by(engine: Engine) -> list[str]:
         "places": engine.places,
         "leaving": engine.leaving,
         "waiting": engine.waiting,
-        "cohorts": engine.cohorts,
+        "cohorts": engine.cohorts_in_use(),
         "owners": {line: dict(owners) for line, owners in engine._owners.items() if owners},
         "work": engine.work._work,
         "visits": [place for members in engine.watchdog._slots.values() for place in members],

@@ -98,7 +98,7 @@ async def _drop(read: ReadLock) -> None:
     await read.acquire()
 
 
-async def test_nothing_is_kept_of_a_refused_upgrade(locks: LockClient) -> None:
+async def test_a_refused_upgrade_leaves_no_line_in_use(locks: LockClient) -> None:
     """However it was asked for."""
     rw = locks.rwlock("k")
     async with rw.read():
@@ -108,7 +108,7 @@ async def test_nothing_is_kept_of_a_refused_upgrade(locks: LockClient) -> None:
         with pytest.raises(LockError):
             await rw.write().run(int)
     assert locks._engine is not None
-    assert not locks._engine.cohorts
+    assert not locks._engine.lines_in_use()
 
 
 # --- downgrade -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from aiodlock import AcquireTimeoutError, LockClient
 from aiodlock._core import engine as engine_module
 from aiodlock._core.cohort import Cohort
-from aiodlock._core.engine import Engine
+from aiodlock.testing.faults import Faults
 
 
 async def cohorts_of_two(locks: LockClient) -> tuple[Cohort | None, Cohort | None]:
@@ -31,11 +31,12 @@ async def test_a_lock_that_was_used_long_ago_does_not_bring_a_second_cohort(
     locks: LockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own made room for others; while another is in use, it joins that one."""
-    monkeypatch.setattr(engine_module, "MOST_PUT_BY", 1)
+    monkeypatch.setattr(locks._at_work(), "_most_cohorts", 1)
     old, order = locks.lock("k"), list[str]()
     for lock in (old, locks.lock("another")):
         async with lock:
             pass
+    first = old._cohort
 
     async def wait() -> None:
         async with old:
@@ -44,35 +45,52 @@ async def test_a_lock_that_was_used_long_ago_does_not_bring_a_second_cohort(
     async with locks.lock("k") as hold:
         waiting = asyncio.create_task(wait())
         await asyncio.sleep(0)
-        assert old._cohort is hold._cohort
+        assert old._cohort is hold._cohort is not first
         order.append("new")
     await waiting
     assert order == ["new", "old"]
 
 
-async def test_few_are_kept_and_none_when_closed(locks: LockClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "MOST_PUT_BY", 3)
+async def crowd(locks: LockClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Use many lines one after the other, and one all the time; return those whose cohorts are kept."""
+    monkeypatch.setattr(engine_module, "MOST_COHORTS", 4)
     engine = locks._at_work()
-    for number in range(10):
-        async with locks.lock(f"k-{number}"):
-            pass
-    assert [cohort.line.key for cohort in engine._put_by.values()] == ["k-7", "k-8", "k-9"]
-    assert not engine.cohorts
-    await locks.aclose()
-    assert not engine._put_by
+    engine._most_cohorts = 4
+    async with locks.lock("held"):
+        for number in range(10):
+            async with locks.lock(f"k-{number}"):
+                pass
+        assert engine.lines_in_use() == {locks.lock("held")._line}
+        return [cohort.line.key for cohort in engine.cohorts.values()]
+
+
+async def test_those_that_nobody_uses_make_room(locks: LockClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = await crowd(locks, monkeypatch)
+    assert "held" in kept
+    assert len(kept) <= 4
+    assert not locks._at_work().lines_in_use()
 
 
 async def test_who_gets_no_answer_is_not_told_of_a_former_holder(locks: LockClient, other: LockClient) -> None:
     async with other.lock("k"):
         with pytest.raises(AcquireTimeoutError, match="web-2"):
             await locks.lock("k").acquire(0.1)
-    cohort = locks._at_work().cohort(locks.lock("k")._line, locks.lock("k")._shape, locks.lock("k").policy)
-    assert cohort.holder is None
-    cohort.balance()
+    Faults(locks).fall_silent()
+    with pytest.raises(AcquireTimeoutError) as caught:
+        await locks.lock("k").acquire(0.1)
+    assert caught.value.holder is None
 
 
 async def test_a_client_that_forgets_at_once_is_found(locks: LockClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin."""
-    monkeypatch.setattr(Engine, "put_by", lambda self, cohort: self.cohorts.pop(cohort.key, None))
+    drop_idle = locks._at_work()._drop_idle
+    monkeypatch.setattr(Cohort, "balance", lambda self: drop_idle())
     first, second = await cohorts_of_two(locks)
     assert first is not second
+
+
+async def test_a_client_that_drops_what_is_used_is_found(locks: LockClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin."""
+    monkeypatch.setattr(Cohort, "is_idle", True)
+    with pytest.raises(AssertionError):
+        await crowd(locks, monkeypatch)
