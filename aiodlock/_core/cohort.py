@@ -54,13 +54,18 @@ class Cohort(Tickets):
 
     def grab(self) -> Hold | None:
         """Enter at once where a place of ours is free and nobody waits for it."""
-        if self.open and not (self.waiters and self.live()):
-            place, now = self.open[-1], self.engine.now()
-            if now < place.until:
-                if not self.shape.shared:
-                    self.open.pop()
-                return self._own(place, now)
-        return None
+        if not self.open or (self.waiters and self.live()):
+            return None
+        place, now = self.open[-1], self.engine.now()
+        if now >= place.until:
+            return None
+        self.open.pop()
+        place.fence = fence = place.fence + 1  # as _own() does: whoever lingers always comes here
+        own = self._hold(self, place, fence, now)
+        place.holds = (own,)
+        if fence == place.last_fence or self.engine.is_loud:
+            self._mark_rare(own)
+        return own
 
     def queue(self, waiter: Waiter, *, stand: bool = True) -> None:
         """Wait behind the others; with *stand* false, without a ticket for it until the next balance()."""
@@ -126,23 +131,23 @@ class Cohort(Tickets):
 
         A contended release is this and `_hand_on`: no round trip, one look at the clock.
         """
-        place, engine, waiters = hold._place, self.engine, self.waiters
-        if not (waiters or self._coming or self._linger):
-            return False
-        now = engine.now()
-        if now >= place.until:
-            return False
-        if self._coming:
-            hold._state = RELEASED
-            self._let_come(place, now)
-            return True
-        if waiters and self._hand_on(place, now):
-            hold._state = RELEASED
-            return True
-        if self._linger and not place.company:
-            hold._state, place.holds = RELEASED, ()
-            self._keep(place, now)
-            return True
+        place = hold._place
+        if self.waiters or self._coming:
+            now = self.engine.now()
+            if now < place.until:
+                if self._coming:
+                    hold._state = RELEASED
+                    self._let_come(place, now)
+                    return True
+                if self._hand_on(place, now):
+                    hold._state = RELEASED
+                    return True
+        elif self._linger and not place.company:
+            now = self.engine.now()
+            if now < place.until:
+                hold._state, place.holds = RELEASED, ()
+                self._keep(place, now)
+                return True
         return False
 
     def give_back(self, hold: Hold, now: float) -> asyncio.Future[None] | None:
@@ -305,10 +310,10 @@ class Cohort(Tickets):
 
     def _keep(self, place: Place, now: float) -> None:
         """Stay inside a while in case somebody comes."""
-        place.idle_until = now + self._linger
+        place.idle_until = until = now + self._linger
         self.open.append(place)
-        if place.slot is None or place.slot > place.idle_until:
-            self.engine.watchdog.watch(place, min(place.idle_until, now + place.life / 3))
+        if place.slot is None or place.slot > until:
+            self.engine.watchdog.watch(place, min(until, now + place.life / 3))
 
     def _let_go(self, place: Place) -> asyncio.Future[None]:
         left = place.leave()
