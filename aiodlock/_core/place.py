@@ -305,11 +305,7 @@ class Place:
         self.unanswered -= 1
         engine.grant += (now - sent_at - engine.grant) / 8
         self.instead_of = None
-        if self.state is GONE:
-            return
-        if isinstance(answer, Gone) and answer.why is GoneWhy.UNCONFIRMED:
-            self.cohort.unconfirmed(self)
-        else:
+        if self.state is not GONE:
             self._hear(sent_at, now, answer)
 
     def _failed_to_join(self, failure: BackendError) -> None:
@@ -320,11 +316,11 @@ class Place:
             self.cohort.failed(self)  # the server has answered, and would say the same again
 
     def _hear(self, sent_at: float, now: float, answer: Answer) -> None:
-        self.answered, self.asked_since = True, None
-        self.pauses, self.via = 0, answer.via
         if isinstance(answer, Gone):
             self._refused(answer)
             return
+        self.answered, self.asked_since = True, None
+        self.pauses, self.via = 0, answer.via
         cohort, size = self.cohort, answer.size
         if size != cohort.size and size:
             cohort.hear_size(size)
@@ -350,14 +346,16 @@ class Place:
         self.cohort.told_to_wait(answer.holder)
 
     def _refused(self, answer: Gone) -> None:
-        if self.state is INSIDE:
+        if answer.why is GoneWhy.UNCONFIRMED:
+            self.cohort.unconfirmed(self)
+        elif self.state is INSIDE:
             self.lose(f"refused by the server: {answer.why.value}")
-            return
-        if self.unanswered:
-            self.leave()  # a join still on its way must not make it stand again
         else:
-            self.end()
-        self.cohort.refused(self, answer.why, answer.holder)
+            if self.unanswered:
+                self.leave()  # a join still on its way must not make it stand again
+            else:
+                self.end()
+            self.cohort.refused(self, answer.why, answer.holder)
 
     def _enter(self, epoch: int, life: float, deadline: float, now: float) -> None:
         if deadline <= now:

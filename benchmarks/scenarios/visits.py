@@ -79,7 +79,7 @@ class Visits:
                 got = clock()
                 if got >= self._end:
                     return
-                note(got - max(asked, self._start))
+                note(got - (asked if asked > self._start else self._start))  # noqa: FURB136 # a call costs too much here
                 crowded = slots[number]  # see `Guard`: its two steps, written out so that we cost little beside a lock
                 slots[number] = token
                 if section or counts[worker] % _PROBE == 0:
