@@ -45,16 +45,13 @@ class Calls:
     def pushed(self, push: list[Any], via: int) -> None:
         """Take what came over connection *via*."""
         if push[0] in _MESSAGES and self.on_call:
-            self.on_call(self._read(push[2], via))
+            word, _, rest = push[2].partition(b" ")
+            self.on_call(self._readers[word](rest, via))
 
     def reconnected(self, via: int) -> None:
         """Tell that calls may have been missed."""
         if self.on_call:
             self.on_call(Reconnected(via))
-
-    def _read(self, message: bytes, via: int) -> Call:
-        word, _, rest = message.partition(b" ")
-        return self._readers[word](rest, via)
 
     def _called(self, rest: bytes, via: int) -> Call:
         epoch, company, line, ticket = rest.split(b" ", 3)
