@@ -1,8 +1,8 @@
 """The wire: all commands of a client on one RESP3 connection, pushes on the same socket.
 
-Commands of one loop tick go out in one write, and after every few of them, so that server and client work at the same
-time; the verbs of many tickets among them as one call. Replies come in order. A caller may cancel its future: the reply
-is then read and dropped, and the stream goes on.
+Commands of one loop tick go out in one write, the first of them earlier where the server has nothing to do, so that
+server and client work at the same time; the verbs of many tickets among them as one call. Replies come in order. A
+caller may cancel its future: the reply is then read and dropped, and the stream goes on.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from aiodlock.backends.redis.request import Decode, Request, merged, packed
 from aiodlock.backends.redis.scripts import Script, command, to_none
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
-__all__ = ["CHUNK", "Link", "OnPush", "OnRefused"]
+__all__ = ["MOST", "Link", "OnPush", "OnRefused"]
 
 _T = TypeVar("_T")
 OnPush: TypeAlias = Callable[[list[Any], int], None]
 OnRefused: TypeAlias = Callable[[Request[Any], str], bool]
 
-CHUNK, _FEW, _MOST = 24, 16, 48  # commands in a write, and verbs in a call: see `_half`
+_CHUNK, _FEW, MOST = 24, 16, 48  # commands in a write, and verbs in a call: see `_half`
 _MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
 _MOST_WAITING = 100_000
 _POLITE = 0.5  # seconds that closing waits for the peer
@@ -94,7 +94,7 @@ class Link(asyncio.Protocol):
         self._is_pushed = False  # something was, since the last write
         self._in_tick = 0
         self._last_tick = 1
-        self._chunk = CHUNK
+        self._chunk = _CHUNK
         self._quiet = 0  # checks since anything was heard
         self._overdue = 0  # checks that found the same command unanswered
         self._oldest: object = None
@@ -118,7 +118,7 @@ class Link(asyncio.Protocol):
         out = self._out
         out.append(request)
         if self._is_planned:
-            if len(out) >= self._chunk:
+            if len(out) >= (MOST if self._pending else self._chunk):  # a server at work need not be given more early
                 self._flush()
         elif self._pending or self._last_tick > 1:
             # The first of many would travel alone, and the others wait for its reply.
@@ -215,7 +215,7 @@ class Link(asyncio.Protocol):
     @property
     def _is_full(self) -> bool:
         """Whether one more write could bring too many commands on their way."""
-        return len(self._pending) > _MOST_IN_FLIGHT - _MOST
+        return len(self._pending) > _MOST_IN_FLIGHT - MOST
 
     def _put_off(self, request: Request[Any]) -> None:
         if not self.reason and len(self._backlog) < _MOST_WAITING:
@@ -332,7 +332,7 @@ class Link(asyncio.Protocol):
 def _half(last_tick: int) -> int:
     """Return how many to write at a time: half of what the last tick brought, so that the server works on one half
     while the other is made; where it brought few, there may be nothing to halve."""
-    return min(last_tick // 2, _MOST) if last_tick >= _FEW else CHUNK
+    return min(last_tick // 2, MOST) if last_tick >= _FEW else _CHUNK
 
 
 def _chained(error: BackendError, cause: Exception) -> BackendError:
