@@ -84,10 +84,10 @@ def assert_sound(events: list[Event], *, at_least: int) -> list[Stay]:
 async def test_connections_that_are_killed_make_no_second_holder(server: MariaDBServer, admin: Admin) -> None:
     """One every 30 ms, of those for verbs and those that listen alike; everybody gets all of his visits."""
     kill_one = Killer(admin)
-    events = await race(server.url, kill_one, visits=16)
-    assert_sound(events, at_least=3 * 10 * 16)
-    assert kill_one.kills >= 10
-    assert [event.who for event in events if event.what == "closed"] == ["w0", "w1", "w2"]
+    while kill_one.kills < 10:  # a race may be over before that
+        events = await race(server.url, kill_one, visits=16)
+        assert_sound(events, at_least=3 * 10 * 16)
+        assert [event.who for event in events if event.what == "closed"] == ["w0", "w1", "w2"]
 
 
 async def test_a_lock_that_dies_with_its_connection_is_found(server: MariaDBServer, admin: Admin) -> None:
