@@ -54,18 +54,13 @@ class Cohort(Tickets):
 
     def grab(self) -> Hold | None:
         """Enter at once where a place of ours is free and nobody waits for it."""
-        if not self.open or (self.waiters and self.live()):
-            return None
-        place, now = self.open[-1], self.engine.now()
-        if now >= place.until:
-            return None
-        self.open.pop()
-        place.fence = fence = place.fence + 1  # as _own() does: whoever lingers always comes here
-        own = self._hold(self, place, fence, now)
-        place.holds = (own,)
-        if fence == place.last_fence or self.engine.is_loud:
-            self._mark_rare(own)
-        return own
+        if self.open and not (self.waiters and self.live()):
+            place, now = self.open[-1], self.engine.now()
+            if now < place.until:
+                if not self.shape.shared:
+                    self.open.pop()
+                return self._own(place, now)
+        return None
 
     def queue(self, waiter: Waiter, *, stand: bool = True) -> None:
         """Wait behind the others; with *stand* false, without a ticket for it until the next balance()."""
@@ -77,7 +72,7 @@ class Cohort(Tickets):
         if self.open:  # free, but grab() found too little of its life left
             self._retire_place(self.open[-1], engine.now())
         elif stand and not (self.inside or self.standing or self._retries):
-            self.holder = None
+            self.holder = None  # who was inside when we were last here says nothing of now
             self._stand()  # the first who comes: nothing to count
         elif stand and (not self.inside or self.most > 1):
             self.balance()

@@ -22,12 +22,6 @@ class SharedCohort(Cohort):
     def wanted(self) -> int:
         return 1 if (self.live() or self.tries) and not self.open else 0
 
-    def grab(self) -> Hold | None:
-        """Read too, where a place of ours is open and nobody waits for it."""
-        if self.open and not (self.waiters and self.live()) and (now := self.engine.now()) < self.open[-1].until:
-            return self._own(self.open[-1], now)
-        return None
-
     def pass_on(self, hold: Hold) -> bool:
         """Release *hold* without the server: others read on in its place."""
         place = hold._place
