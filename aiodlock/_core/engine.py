@@ -325,6 +325,7 @@ class Engine:
             await insist(self.backend.aclose)
         finally:
             await insist(self.work.stop)
+            self.cohorts.clear()
             if self.events is not None:
                 self.events.flush()
 

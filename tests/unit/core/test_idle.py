@@ -64,11 +64,15 @@ async def crowd(locks: LockClient, monkeypatch: pytest.MonkeyPatch) -> list[str]
         return [cohort.line.key for cohort in engine.cohorts.values()]
 
 
-async def test_those_that_nobody_uses_make_room(locks: LockClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = await crowd(locks, monkeypatch)
+async def test_those_that_nobody_uses_make_room_and_none_is_kept_when_closed(
+    locks: LockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, kept = locks._at_work(), await crowd(locks, monkeypatch)
     assert "held" in kept
     assert len(kept) <= 4
-    assert not locks._at_work().lines_in_use()
+    assert not engine.lines_in_use()
+    await locks.aclose()
+    assert not engine.cohorts
 
 
 async def test_who_gets_no_answer_is_not_told_of_a_former_holder(locks: LockClient, other: LockClient) -> None:
