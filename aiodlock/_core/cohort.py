@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiodlock._core.ahead import Waiter
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, waiting_life
-from aiodlock._core.ownership import COMING, LEASE_ENDED, RELEASED
+from aiodlock._core.ownership import LEASE_ENDED, RELEASED
 from aiodlock._core.place import INSIDE, Place
 from aiodlock._core.tickets import Tickets
+from aiodlock._core.wake import Waiter
 from aiodlock.events import HoldRevoked
 from aiodlock.policy import Policy, Push
 
@@ -48,7 +48,6 @@ class Cohort(Tickets):
         self.waiting_life = waiting_life(policy.ttl)
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
         self.owners = engine.owners_of(line)
-        self.wakes_ahead = self.most == 1 and self._retries is None  # who retries is counted
 
     # --- tasks come and go -------------------------------------------------------------------------------------
 
@@ -97,21 +96,13 @@ class Cohort(Tickets):
             if waiter.exception() is not None:
                 return
             if (own := waiter.result()) is not None:
-                self.give_up_turn(own)
+                own._end(self.engine.now())
                 return
         self.dead += 1
         self.engine.waiting -= 1
         if self.dead > 100 and self.dead > len(self.waiters) // 2:
             self.forget_dead()
         self.balance()
-
-    def give_up_turn(self, own: Hold) -> None:
-        """Take back what a task got that does not come to take it, also where its turn has not come yet."""
-        if own._state is COMING:
-            self.engine.waiting -= self.ahead.strike(own)
-            self.balance()
-        else:
-            own._end(self.engine.now())
 
     def give_up_attempt(self, waiter: Waiter) -> None:
         """Do the same for one that only tried."""
@@ -127,16 +118,10 @@ class Cohort(Tickets):
         A contended release is this and `_hand_on`: no round trip, one look at the clock.
         """
         place = hold._place
-        if self.waiters or self._coming:
-            now = self.engine.now()
-            if now < place.until:
-                if self._coming:
-                    hold._state = RELEASED
-                    self._let_come(place, now)
-                    return True
-                if self._hand_on(place, now):
-                    hold._state = RELEASED
-                    return True
+        if self.waiters:
+            if self._hand_on(place, self.engine.now()):
+                hold._state = RELEASED
+                return True
         elif self._linger and not place.company:
             now = self.engine.now()
             if now < place.until:
@@ -151,7 +136,7 @@ class Cohort(Tickets):
         place.holds = ()
         if place.state is not INSIDE:
             return place.leave()
-        if self.waiters or self._coming or self._linger:
+        if self.waiters or self._linger:
             return self._serve_next(place, now)
         return self._let_go(place)
 
@@ -181,10 +166,10 @@ class Cohort(Tickets):
         if attempt is None:
             self._serve_next(place, now)
         else:
-            attempt.set_result(self._own(place, now))
+            self.engine.give(attempt, self._own(place, now))
         if self.tries:
             self.answer_tries()
-        if self.waiters or self._coming or self.standing:
+        if self.waiters or self.standing:
             self.balance()
 
     def place_gone(self, place: Place, reason: str) -> None:
@@ -264,19 +249,10 @@ class Cohort(Tickets):
                 place.holds = (own,)
                 if fence == place.last_fence or engine.is_loud:
                     self._mark_rare(own)
-                waiter.set_result(own)
-                if waiters and self.wakes_ahead:
-                    self.ahead.wake(self, place, now)
+                engine.give(waiter, own)
                 return True
             self.dead -= 1
         return False
-
-    def _let_come(self, place: Place, now: float) -> None:
-        """Give *place* to the first of those who were woken ahead."""
-        self.engine.waiting -= 1
-        own = self.ahead.next(place, now)
-        if own.fence == place.last_fence or self.engine.is_loud:
-            self._mark_rare(own)
 
     def _mark_rare(self, own: Hold) -> None:
         own._simple = False
@@ -284,9 +260,6 @@ class Cohort(Tickets):
             own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
-        if self._coming and now < place.until:
-            self._let_come(place, now)
-            return None
         return None if self._hand_on(place, now) else self._retire_place(place, now)
 
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
@@ -294,7 +267,7 @@ class Cohort(Tickets):
         if self._linger and not self.live() and not place.company and now < place.until:
             self._keep(place, now)
             return None
-        if self.waiters or self._coming:
+        if self.waiters:
             self.disown(place)
             # One in doubt has to be buried: it cannot be replaced in one step.
             if self.live() and self.wanted() > len(self.standing) and not place.unanswered:

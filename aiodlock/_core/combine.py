@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from aiodlock._core.ahead import Fixed, Waiter
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
+from aiodlock._core.wake import Waiter
 from aiodlock.errors import AiodlockError, ClientClosedError
 from aiodlock.policy import DEFAULT, Default
 
@@ -98,7 +98,7 @@ class Combiner:
     def _ask_for_turn(self) -> None:
         if not self._cohort.engine.is_open:
             raise ClientClosedError("the client was closed while this task waited")
-        turn: Waiter = Fixed()
+        turn: Waiter = asyncio.Future()
         if own := self._cohort.grab():
             turn.set_result(own)
         else:

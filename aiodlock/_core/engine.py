@@ -35,8 +35,9 @@ from aiodlock._core.ownership import Owners
 from aiodlock._core.place import FIRST_PAUSE, Place
 from aiodlock._core.shared import SharedCohort
 from aiodlock._core.supervise import Supervisor
+from aiodlock._core.wake import Wakes
 from aiodlock._core.watchdog import Watchdog
-from aiodlock.backends.base import Backend, Diagnosing, Finding
+from aiodlock.backends.base import Backend, Diagnosing, Finding, Hearing
 from aiodlock.clock import Clock
 from aiodlock.errors import BackendError, BackendUnavailableError, ClientClosedError, TooManyWaitersError
 from aiodlock.events import (
@@ -74,6 +75,10 @@ class Engine:
         self.events = events
         self.most_waiters = most_waiters
         self.loop = asyncio.get_running_loop()
+        wakes = Wakes(self.loop)
+        self.give = wakes.give
+        if isinstance(backend, Hearing):
+            backend.hearing = wakes
         self.done = _done(self.loop)  # what there is to wait for where there is nothing
         self.is_open = True
         self.is_over = False  # closing has waited long enough: what is not confirmed ends by its life

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from aiodlock.policy import OnLost
 
 __all__ = [
-    "COMING",
     "HELD",
     "LEASE_ENDED",
     "LOST",
@@ -55,18 +54,16 @@ current_task: Callable[[asyncio.AbstractEventLoop], Task | None] = (
 class HoldState(enum.Enum):
     __hash__ = object.__hash__  # Enum's own is slow, and every move looks into a table
 
-    COMING = "coming"  # its task was woken ahead
     HELD = "held"
     LOST = "lost"
     RELEASED = "released"
 
 
-COMING: Final = HoldState.COMING
 HELD: Final = HoldState.HELD
 LOST: Final = HoldState.LOST
 RELEASED: Final = HoldState.RELEASED
 
-_MOVES = {COMING: {HELD}, HELD: {LOST, RELEASED}, LOST: {RELEASED}, RELEASED: set[HoldState]()}
+_MOVES = {HELD: {LOST, RELEASED}, LOST: {RELEASED}, RELEASED: set[HoldState]()}
 
 
 class Owners(dict["Task | None", "Hold"]):

@@ -398,4 +398,4 @@ class Place:
             engine.emit(LeaveUnconfirmed(*self.ticket.line))
         engine.leaving.discard(self)
         if self.left is not None and not self.left.done():
-            self.left.set_result(None)
+            engine.give(self.left, None)

@@ -9,8 +9,8 @@ from aiodlock.errors import AcquireTimeoutError
 from aiodlock.policy import Retry
 
 if TYPE_CHECKING:
-    from aiodlock._core.ahead import Waiter
     from aiodlock._core.tickets import Tickets
+    from aiodlock._core.wake import Waiter
 
 __all__ = ["Retries"]
 

@@ -42,7 +42,7 @@ class SharedCohort(Cohort):
         """Let everybody in who waits, and whoever comes while nobody else does."""
         place.served = True
         while place.until and (waiter := self.next_waiter() or self.next_attempt()) is not None:
-            waiter.set_result(self._own(place, now))
+            self.engine.give(waiter, self._own(place, now))
         if not place.holds:
             self._let_go(place)
         elif not place.company and now < place.until:

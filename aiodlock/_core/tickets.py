@@ -50,7 +50,7 @@ class Tickets(Waiters):
 
     def balance(self) -> None:
         """Have as many tickets in line as are wanted, and none when nobody is here."""
-        if self.waiters or self._coming or self.tries or self.standing:
+        if self.waiters or self.tries or self.standing:
             wanted = self.wanted()
             while len(self.standing) < wanted and not (self._retries and self._retries.is_pausing):
                 self._stand()

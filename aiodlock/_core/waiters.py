@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aiodlock._core.ahead import Ahead, Waiter
+from aiodlock._core.wake import Waiter
 
 if TYPE_CHECKING:
     from aiodlock._core.engine import Engine
@@ -15,22 +15,20 @@ __all__ = ["Waiters"]
 
 
 class Waiters:
-    """Tasks that wait for their turn, those of them who were woken ahead, and tasks that only try."""
+    """Tasks that wait for their turn, and tasks that only try."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.waiters: deque[Waiter] = deque()
         self.dead = 0  # waiters that gave up and are still in the deque
-        self.ahead = Ahead()
-        self._coming = self.ahead.coming  # they come before all waiters
         self.tries: deque[Waiter] = deque()
 
     def live(self) -> int:
         """Return how many wait."""
-        return len(self.waiters) - self.dead + len(self._coming)
+        return len(self.waiters) - self.dead
 
     def next_waiter(self) -> Waiter | None:
-        """Take the first who still waits and was not woken ahead."""
+        """Take the first who still waits."""
         while self.waiters:
             waiter = self.waiters.popleft()
             if not waiter.done():
@@ -49,13 +47,13 @@ class Waiters:
     def answer_tries(self) -> None:
         """Tell those who only try that there is no place now."""
         while (waiter := self.next_attempt()) is not None:
-            waiter.set_result(None)
+            self.engine.give(waiter, None)
 
     def tell_all(self, error: Callable[[], Exception]) -> None:
         """Give everybody an error of their own."""
         self.forget_dead()
-        self.engine.waiting -= len(self.waiters) + len(self._coming)
-        for waiter in (*self.ahead.clear(), *self.waiters, *self.tries):
+        self.engine.waiting -= len(self.waiters)
+        for waiter in (*self.waiters, *self.tries):
             if not waiter.done():
                 waiter.set_exception(error())
         self.waiters.clear()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -35,6 +36,7 @@ __all__ = [
     "Capabilities",
     "Diagnosing",
     "Finding",
+    "Hearing",
     "OnCall",
     "Preparing",
     "Reply",
@@ -209,6 +211,15 @@ class Diagnosing(Protocol):
     def diagnose(self) -> Awaitable[Sequence[Finding]]:
         """Look only: nothing on the server is changed."""
         ...
+
+
+@runtime_checkable
+class Hearing(Protocol):
+    """A role that a backend may play beside its own: saying where that begins and ends which arrived together."""
+
+    hearing: AbstractContextManager[None]
+    """Set before `open`. Entered around answers and calls that arrived together; whoever they wake runs when it is
+    left, not a step of the loop later."""
 
 
 @runtime_checkable

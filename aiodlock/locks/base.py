@@ -10,13 +10,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from aiodlock._core.ahead import Fixed, Waiter
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
 from aiodlock._core.hold import Hold
 from aiodlock._core.leaving import see_off
 from aiodlock._core.line import LineId, Row, Ticket
-from aiodlock._core.ownership import COMING, RELEASED, Owners, Task, current_task
+from aiodlock._core.ownership import RELEASED, Owners, Task, current_task
+from aiodlock._core.wake import Waiter
 from aiodlock.errors import AcquireTimeoutError, LockError, NotHeldError
 from aiodlock.events import LockAcquired
 from aiodlock.policy import DEFAULT, Default, Policy, check_wait
@@ -269,32 +269,18 @@ class Synchronizer(Generic[_HoldT]):
         return own
 
     async def _prepare(self, own: Hold, wait: float | None) -> Hold:
-        """See to what is rare: woken before its turn, or lost between its grant and our step, it is waited for."""
-        while own._state is COMING or own._loss is not None:
-            own = await (self._await_turn(own) if own._state is COMING else self._obtain_again(own, wait))
+        """See to what is rare: lost between its grant and our step, it is waited for again."""
+        while own._loss is not None:
+            own._end(own._cohort.engine.now())
+            own = await self._obtain(self._enlist(), wait)
         if self._max_hold is not None:
             own._set_limit(self._max_hold)
         if own._cohort.engine.is_loud:
             own._cohort.engine.emit(LockAcquired(*self._line, own.fence))
         return own
 
-    async def _await_turn(self, own: Hold) -> Hold:
-        turn = own._cohort.ahead.too_early(own)
-        if turn is None:
-            return await self._obtain(self._enlist(), None)
-        try:
-            await turn
-        except CancelledError:
-            own._cohort.give_up_turn(own)
-            raise
-        return own
-
-    async def _obtain_again(self, lost: Hold, wait: float | None) -> Hold:
-        lost._end(lost._cohort.engine.now())
-        return await self._obtain(self._enlist(), wait)
-
     async def _queue_at_most(self, cohort: Cohort, wait: float | None) -> Hold:
-        waiter: Waiter = Future() if wait is None else Fixed()
+        waiter: Waiter = Future(loop=cohort.engine.loop)
         cohort.queue(waiter)
         if wait is not None:
             cohort.engine.limit(waiter, wait, None)

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from aiodlock._core.ahead import Fixed, Waiter
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
+from aiodlock._core.wake import Waiter
 from aiodlock.locks.base import Synchronizer
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Race(Generic[_LockT]):
 
 
 def _in_queue(cohort: Cohort) -> Waiter:
-    waiter = Fixed()
+    waiter: Waiter = cohort.engine.loop.create_future()
     cohort.queue(waiter, stand=False)
     return waiter
 

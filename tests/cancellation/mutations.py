@@ -12,7 +12,6 @@ import pytest
 
 from aiodlock import client
 from aiodlock._core import block, engine, hold
-from aiodlock._core.ahead import Waiter
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.latches import Latches
 from aiodlock._core.ledger import Ledger
@@ -20,6 +19,7 @@ from aiodlock._core.line import Ticket
 from aiodlock._core.ownership import RELEASED
 from aiodlock._core.place import Place
 from aiodlock._core.stock import Returned
+from aiodlock._core.wake import Waiter
 from aiodlock.backends.memory import MemoryBackend
 from aiodlock.locks import base, multi, race
 from tests.cancellation.matrix import ONCE

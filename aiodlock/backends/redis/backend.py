@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
@@ -74,6 +75,14 @@ class Lines:
         # The constant parts of the two hot verbs are packed once.
         self._to_join = lru_cache(_CACHED)(self._pack_join)
         self._to_leave = lru_cache(_CACHED)(self._pack_leave)
+
+    @property
+    def hearing(self) -> AbstractContextManager[None]:
+        return self._calls.hearing
+
+    @hearing.setter
+    def hearing(self, hearing: AbstractContextManager[None]) -> None:
+        self._calls.hearing = hearing
 
     async def open(self, on_call: OnCall) -> None:
         self._calls.on_call = on_call
@@ -194,11 +203,12 @@ class RedisBackend(Lines):
             greet=self._greet,
             on_push=calls.pushed,
             on_up=calls.reconnected,
+            hear=calls.hear,
             patience=patience,
         )
         self._nodes, grants = [self._node], None
         if min_replicas:
-            self._nodes.append(Node(address, name=name, greet=_expect_master, patience=patience))
+            self._nodes.append(Node(address, name=name, greet=_expect_master, hear=calls.hear, patience=patience))
             grants = Confirming(self._nodes[1], replicas=min_replicas, within=patience / 3)
         route = Single(self._nodes, calls, grants)
         super().__init__(route, calls, address=str(address))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +29,7 @@ class Calls:
         self.client = secrets.token_urlsafe(9)
         self.channel = keys.channel(self.client)
         self.on_call: OnCall | None = None
+        self.hearing: AbstractContextManager[None] = nullcontext()
         self._line = lru_cache(_CACHED)(keys.parse)
         self._readers: dict[bytes, Callable[[bytes, int], Call]] = {
             b"I": self._called,
@@ -41,6 +43,11 @@ class Calls:
         """Subscribe on a fresh connection: no join goes out before that is confirmed, or a call could be missed."""
         if self.pushes:
             await link.send(command("SUBSCRIBE", self.channel), to_none)
+
+    def hear(self, read: Callable[[], None]) -> None:
+        """Take in what arrived together."""
+        with self.hearing:
+            read()
 
     def pushed(self, push: list[Any], via: int) -> None:
         """Take what came over connection *via*."""

@@ -149,6 +149,7 @@ class Cluster:
             greet=_no_greeting,
             on_down=self._stale.set,
             on_refused=partial(self._refused_grant, spot),
+            hear=self._calls.hear,
             patience=self._patience,
             vias=self._vias,
             merges=False,  # a call is for one slot
@@ -167,6 +168,7 @@ class Cluster:
             on_up=self._calls.reconnected,
             on_down=partial(self._lost, spot),
             on_refused=partial(self._refused, spot),
+            hear=self._calls.hear,
             patience=self._patience,
             vias=self._vias,
             merges=False,  # a call is for one slot

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from aiodlock.backends.redis.request import Decode, Request
 from aiodlock.backends.redis.scripts import Script, to_hello, to_none
-from aiodlock.backends.redis.wire import Link, OnPush, OnRefused
+from aiodlock.backends.redis.wire import Hear, Link, OnPush, OnRefused
 from aiodlock.errors import BackendError, BackendUnavailableError
 
 __all__ = ["Node", "Where", "close_together"]
@@ -38,7 +38,7 @@ class Node:
 
     *greet* prepares a fresh link (subscriptions) before any command goes over it. *on_down* is told when a link is lost
     or none was made, *on_up* when commands may go out again. *vias* numbers the links of nodes that share the numbers.
-    *merges*: see `Link`.
+    *hear*, *merges*: see `Link`.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Node:
         on_up: Callable[[int], None] = lambda via: None,
         on_down: Callable[[], None] = lambda: None,
         on_refused: OnRefused | None = None,
+        hear: Hear = lambda read: read(),
         vias: Iterator[int] | None = None,
         merges: bool = True,
     ) -> None:
@@ -62,6 +63,7 @@ class Node:
         self._on_up = on_up
         self._on_down = on_down
         self._on_refused = on_refused
+        self._hear = hear
         self._patience = patience
         self._merges = merges
         self._vias = vias or itertools.count(1)
@@ -198,6 +200,7 @@ class Node:
             on_push=self._on_push,
             patience=self._patience,
             on_refused=self._on_refused,
+            hear=self._hear,
             merges=self._merges,
         )
 

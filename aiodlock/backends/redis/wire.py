@@ -21,10 +21,11 @@ from aiodlock.backends.redis.request import Decode, Request, merged, packed
 from aiodlock.backends.redis.scripts import Script, command, to_none
 from aiodlock.errors import BackendDataError, BackendError, BackendUnavailableError
 
-__all__ = ["MOST", "Link", "OnPush", "OnRefused"]
+__all__ = ["MOST", "Hear", "Link", "OnPush", "OnRefused"]
 
 _T = TypeVar("_T")
 OnPush: TypeAlias = Callable[[list[Any], int], None]
+Hear: TypeAlias = Callable[[Callable[[], None]], None]
 OnRefused: TypeAlias = Callable[[Request[Any], str], bool]
 
 _CHUNK, _FEW, MOST = 24, 16, 48  # commands in a write, and verbs in a call: see `_half`
@@ -58,6 +59,7 @@ class Link(asyncio.Protocol):
     asks. Then every command without a reply fails: it may or may not have happened.
 
     *on_refused* sees every error reply first; what it takes care of (a command that belongs elsewhere) does not fail.
+    *hear* is given the reading of what arrived together, and calls it.
     *merges*: whether verbs may go out as one call; not where lines are on several servers.
     """
 
@@ -69,6 +71,7 @@ class Link(asyncio.Protocol):
         on_push: OnPush,
         patience: float,
         on_refused: OnRefused | None = None,
+        hear: Hear = lambda read: read(),
         merges: bool = True,
     ) -> None:
         self.where = where
@@ -80,6 +83,7 @@ class Link(asyncio.Protocol):
         self._closed = asyncio.Event()
         self._on_push = on_push
         self._on_refused = on_refused
+        self._hear = hear
         self._merges = merges
         self._transport: asyncio.Transport
         self._reader = hiredis.Reader(notEnoughData=_MORE)
@@ -181,12 +185,7 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._quiet = 0
         self._reader.feed(data)
-        try:
-            self._read()
-        except hiredis.ProtocolError as error:
-            self.abort(f"unexpected reply: {error!r}")
-        if self._is_held_up:
-            self._advance()
+        self._hear(self._take_in)
 
     # --- out -------------------------------------------------------------------------------------------------
 
@@ -235,6 +234,14 @@ class Link(asyncio.Protocol):
                 self.take(request)
 
     # --- in --------------------------------------------------------------------------------------------------
+
+    def _take_in(self) -> None:
+        try:
+            self._read()
+        except hiredis.ProtocolError as error:
+            self.abort(f"unexpected reply: {error!r}")
+        if self._is_held_up:
+            self._advance()
 
     def _read(self) -> None:
         gets, pending, via = self._reader.gets, self._pending, self.via

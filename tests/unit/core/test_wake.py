@@ -1,8 +1,10 @@
-"""Waking ahead: short sections share a step of the loop, and nobody who is too early gets lost."""
+"""Waking: short sections share a step of the loop, and nobody who was woken gets lost."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,8 +12,10 @@ import pytest
 
 import aiodlock
 from aiodlock import AcquireTimeoutError, ClientClosedError, Hold, Lock, LockClient
-from aiodlock._core.ahead import Ahead
-from aiodlock.testing import FakeClock, Faults, LoopClock, settle
+from aiodlock._core import wake
+from aiodlock._core.cohort import Cohort
+from aiodlock._core.wake import Wakes
+from aiodlock.testing import Faults, LoopClock, settle
 
 TASKS = 40
 
@@ -72,13 +76,12 @@ async def test_short_sections_share_a_step_of_the_loop() -> None:
 
 
 async def test_without_it_each_takes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ahead, "wake", lambda *_: None)
+    monkeypatch.setattr(Wakes, "give", lambda self, waiter, result: waiter.set_result(result))
     assert await steps_of_short_sections() >= TASKS
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 async def test_sections_that_last_keep_the_order(locks: LockClient, every: int) -> None:
-    """Whoever is too early waits in its old place of the queue."""
     lock, order = locks.lock("k"), []
     async with lock:
         tasks = await queued(lock, order, stay=lambda number: number % every == 0)
@@ -86,40 +89,11 @@ async def test_sections_that_last_keep_the_order(locks: LockClient, every: int) 
     assert order == list(range(TASKS))
 
 
-async def test_nobody_is_woken_ahead_for_a_while_after_one_was_too_early(
-    locks: LockClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    early = []
-    too_early = Ahead.too_early
-    monkeypatch.setattr(Ahead, "too_early", lambda self, own: early.append(own) or too_early(self, own))
-    lock, order = locks.lock("k"), []
-    async with lock:
-        tasks = await queued(lock, order, stay=lambda _: True)
-    await asyncio.gather(*tasks)
-    assert len(early) == 1
-
-
-async def test_long_sections_do_not_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sections that take long without an await are not put into one step: two at most."""
-    clock, woken = FakeClock(), []
-    wake = Ahead.wake
-
-    def watch(self: Ahead, *args: object) -> None:
-        wake(self, *args)  # type: ignore[arg-type]
-        woken.append(len(self.coming))
-
-    async def work(lock: Lock) -> None:
-        async with lock:
-            clock.jump(0.005)
-
-    monkeypatch.setattr(Ahead, "wake", watch)
-    async with aiodlock.connect("memory://", clock=clock) as locks:
-        lock = locks.lock("k")
-        async with lock:
-            tasks = [asyncio.create_task(work(lock)) for _ in range(TASKS)]
-            await settle()
-        await asyncio.gather(*tasks)
-    assert max(woken) == 1
+async def test_sections_that_take_long_do_not_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a millisecond of them the others are let in."""
+    instants = itertools.count(step=0.005)
+    monkeypatch.setattr(wake, "monotonic", lambda: next(instants))
+    assert await steps_of_short_sections() >= TASKS
 
 
 # --- cancelled ---------------------------------------------------------------------------------------------------
@@ -146,14 +120,14 @@ async def test_one_who_is_cancelled_leaves_the_others_their_turns(
     assert not await lock.locked()
 
 
-async def test_the_twin_that_does_not_strike_them_off_is_caught(
+async def test_the_twin_that_forgets_what_they_got_is_caught(
     locks: LockClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn is given to nobody, and the others wait for ever."""
-    monkeypatch.setattr(Ahead, "strike", lambda self, own: True)
+    monkeypatch.setattr(Cohort, "give_up", lambda self, waiter: None)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(100):  # of virtual time
-            await test_one_who_is_cancelled_leaves_the_others_their_turns(locks, 1, 0, True)
+            await test_one_who_is_cancelled_leaves_the_others_their_turns(locks, 0, 0, True)
 
 
 # --- the end -------------------------------------------------------------------------------------------------------
@@ -197,7 +171,7 @@ async def test_those_who_come_get_the_next_place_when_this_one_is_lost(locks: Lo
     assert fences == sorted(set(fences))
 
 
-# --- who would not wait again is not woken ahead -----------------------------------------------------------------
+# --- limits and functions ----------------------------------------------------------------------------------------
 
 
 async def test_a_limit_counts_from_the_asking(locks: LockClient) -> None:
@@ -234,3 +208,155 @@ async def test_functions_wait_for_their_turn(locks: LockClient) -> None:
     await asyncio.gather(*tasks)
     assert sorted(order) == list(range(8))
     assert [number for number in order if number % 2] == [1, 3, 5, 7]
+
+
+# --- one piece of news -------------------------------------------------------------------------------------------
+
+
+class Room:
+    """Tasks that wait, each for a future of its own, and what they did."""
+
+    def __init__(self, tasks: int = 3) -> None:
+        loop = asyncio.get_running_loop()
+        self.wakes = Wakes(loop)
+        self.heard: list[int] = []
+        self.waiters: list[asyncio.Future[int]] = [loop.create_future() for _ in range(tasks)]
+        self.tasks = [asyncio.create_task(self._wait(waiter)) for waiter in self.waiters]
+
+    async def _wait(self, waiter: asyncio.Future[int]) -> None:
+        self.heard.append(await waiter)
+
+    def tell(self) -> None:
+        with self.wakes:
+            for number, waiter in enumerate(self.waiters):
+                self.wakes.give(waiter, number)
+            assert self.heard == []
+
+
+async def as_a_step(act: Callable[[], None]) -> None:
+    """Run *act* as the loop runs a callback, not in a task."""
+    done = asyncio.get_running_loop().create_future()
+
+    def step() -> None:
+        try:
+            act()
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    asyncio.get_running_loop().call_soon(step)
+    await done
+
+
+async def test_whoever_it_is_for_runs_at_the_end_of_the_news() -> None:
+    """In the same step of the loop, in the order in which it was given."""
+    room = Room()
+    await settle()
+
+    def hear() -> None:
+        room.tell()
+        assert room.heard == [0, 1, 2]
+
+    await as_a_step(hear)
+
+
+async def test_news_that_a_task_hears_wake_in_a_later_step() -> None:
+    """No task can run inside another."""
+    room = Room()
+    await settle()
+    room.tell()
+    assert room.heard == []
+    await asyncio.gather(*room.tasks)
+    assert room.heard == [0, 1, 2]
+
+
+async def test_one_that_is_cancelled_after_it_was_given_something_is_cancelled() -> None:
+    room = Room()
+    await settle()
+    for number, waiter in enumerate(room.waiters):
+        room.wakes.give(waiter, number)
+    room.tasks[1].cancel()
+    done = await asyncio.gather(*room.tasks, return_exceptions=True)
+    assert room.heard == [0, 2]
+    assert isinstance(done[1], asyncio.CancelledError)
+
+
+async def test_a_task_runs_in_its_own_context() -> None:
+    name: contextvars.ContextVar[int] = contextvars.ContextVar("name", default=-1)
+    waiters: list[asyncio.Future[None]] = [asyncio.get_running_loop().create_future() for _ in range(3)]
+    wakes, seen = Wakes(asyncio.get_running_loop()), []
+
+    async def wait(number: int) -> None:
+        name.set(number)
+        await waiters[number]
+        seen.append(name.get())
+
+    tasks = [asyncio.create_task(wait(number)) for number in range(3)]
+    await settle()
+    for waiter in waiters:
+        wakes.give(waiter, None)
+    await asyncio.gather(*tasks)
+    assert seen == [0, 1, 2]
+
+
+async def test_whatever_a_callback_raises_is_reported_and_the_others_run() -> None:
+    room, reported = Room(), list[object]()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    crooked: asyncio.Future[int] = loop.create_future()
+    crooked.add_done_callback(lambda _: 1 // 0)
+    await settle()
+    room.wakes.give(crooked, 7)
+    for number, waiter in enumerate(room.waiters):
+        room.wakes.give(waiter, number)
+    await asyncio.gather(*room.tasks)
+    assert [type(error) for error in reported] == [ZeroDivisionError]
+
+
+def who_is_woken_beside_one_that_exits() -> list[int]:
+    heard, loop = list[int](), asyncio.new_event_loop()
+    wakes, waiters = Wakes(loop), [loop.create_future() for _ in range(3)]
+
+    def hear(waiter: asyncio.Future[int]) -> None:
+        heard.append(waiter.result())
+        if heard == [0]:
+            raise SystemExit
+
+    for number, waiter in enumerate(waiters):
+        waiter.add_done_callback(hear)
+        wakes.give(waiter, number)
+    try:
+        with pytest.raises(SystemExit):
+            loop.run_forever()
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    finally:
+        loop.close()
+    return heard
+
+
+def test_a_task_that_ends_the_program_does_not_keep_the_others_from_running() -> None:
+    """They run when the loop goes on, as it does to clean up."""
+    assert who_is_woken_beside_one_that_exits() == [0, 1, 2]
+
+
+def test_the_twin_that_forgets_the_others_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(self: Wakes) -> None:
+        while self._woken:
+            call, step, waiter = self._woken.popleft()
+            call(step, waiter)
+        self._is_planned = False
+
+    monkeypatch.setattr(Wakes, "_run", run)
+    assert who_is_woken_beside_one_that_exits() == [0]
+
+
+async def test_a_future_that_several_wait_for_is_left_to_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    wakes, heard = Wakes(loop), list[int]()
+    waiter: asyncio.Future[int] = loop.create_future()
+    for number in range(3):
+        waiter.add_done_callback(lambda done, number=number: heard.append(number + done.result()))
+    wakes.give(waiter, 10)
+    await settle()
+    assert heard == [10, 11, 12]
