@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, waiting_life
-from aiodlock._core.ownership import LEASE_ENDED, RELEASED
+from aiodlock._core.ownership import LEASE_ENDED
 from aiodlock._core.place import INSIDE, Place
 from aiodlock._core.tickets import Tickets
 from aiodlock._core.wake import Waiter
@@ -39,6 +39,8 @@ class Shape(NamedTuple):
 
 class Cohort(Tickets):
     """Local tasks in one line with one weight and policy, and the tickets they share."""
+
+    __slots__ = ("__weakref__", "_hold", "_linger", "assumes_company", "owners", "renews", "waiting_life")
 
     def __init__(self, engine: Engine, line: LineId, *, shape: Shape, policy: Policy) -> None:
         super().__init__(engine, line, shape=shape, policy=policy)
@@ -112,33 +114,19 @@ class Cohort(Tickets):
         elif not waiter.cancelled() and not waiter.exception() and (own := waiter.result()):
             own._end(self.engine.now())
 
-    def pass_on(self, hold: Hold) -> bool:
-        """Release *hold* without the server: to the next local task, or to whoever comes; return whether that may be.
-
-        A contended release is this and `_hand_on`: no round trip, one look at the clock.
-        """
-        place = hold._place
-        if self.waiters:
-            if self._hand_on(place, self.engine.now()):
-                hold._state = RELEASED
-                return True
-        elif self._linger and not place.company:
-            now = self.engine.now()
-            if now < place.until:
-                hold._state, place.holds = RELEASED, ()
-                self._keep(place, now)
-                return True
-        return False
-
     def give_back(self, hold: Hold, now: float) -> asyncio.Future[None] | None:
         """Take an ownership that has ended; return what there is to wait for on the server."""
         place = hold._place
         place.holds = ()
         if place.state is not INSIDE:
             return place.leave()
-        if self.waiters or self._linger:
-            return self._serve_next(place, now)
-        return self._let_go(place)
+        if self.waiters:
+            if self._hand_on(place, now):
+                return None
+        elif self._linger and not place.company and now < place.until:
+            self._keep(place, now)
+            return None
+        return self._retire_place(place, now)
 
     # --- a place reports ---------------------------------------------------------------------------------------
 
@@ -164,7 +152,8 @@ class Cohort(Tickets):
         place.served = True
         attempt = self.next_attempt() if self.tries and not self.live() else None
         if attempt is None:
-            self._serve_next(place, now)
+            if not self._hand_on(place, now):
+                self._retire_place(place, now)
         else:
             self.engine.give(attempt, self._own(place, now))
         if self.tries:
@@ -259,9 +248,6 @@ class Cohort(Tickets):
         if own.fence == own._place.last_fence:
             own._place.until = 0.0  # the fence's count is used up: so is the batch
 
-    def _serve_next(self, place: Place, now: float) -> asyncio.Future[None] | None:
-        return None if self._hand_on(place, now) else self._retire_place(place, now)
-
     def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
         if self._linger and not self.live() and not place.company and now < place.until:
@@ -286,5 +272,6 @@ class Cohort(Tickets):
     def _let_go(self, place: Place) -> asyncio.Future[None]:
         left = place.leave()
         self.disown(place)
-        self.balance()
+        if self.waiters or self.tries or self.standing:
+            self.balance()
         return left

@@ -343,7 +343,7 @@ class Engine:
 
 
 def _new_ids() -> Iterator[TicketId]:
-    return cast("Iterator[TicketId]", map(f"{secrets.token_hex(8)}-{{:x}}".format, itertools.count(1)))
+    return cast("Iterator[TicketId]", map(f"{secrets.token_hex(8)}-".__add__, map(str, itertools.count(1))))
 
 
 def _done(loop: asyncio.AbstractEventLoop) -> Coroutine[Any, Any, None]:

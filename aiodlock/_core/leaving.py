@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["GRACE", "Leaving", "see_off"]
 
 GRACE = 1.0  # how long a release waits for the server; then it goes on in the background
-_STEP = GRACE / 4  # one timer for all: a timer each would cost as much as the rest of a release
+_MOST_STEPS = 4
+_STEP = GRACE / _MOST_STEPS  # one timer for all: a timer each would cost as much as the rest of a release
 
 
 class Leaving:
@@ -22,7 +23,8 @@ class Leaving:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._since: dict[Place, float] = {}
+        self._since: dict[Place, int] = {}  # counted in steps of the timer
+        self._steps = 0
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
 
@@ -36,7 +38,7 @@ class Leaving:
         return len(self._since)
 
     def add(self, place: Place) -> None:
-        self._since[place] = self._loop.time()
+        self._since[place] = self._steps
         if self._timer is None:
             self._timer = self._loop.call_later(_STEP, self._look)
 
@@ -61,9 +63,9 @@ class Leaving:
     def _look(self) -> None:
         """Let those go on who have waited long enough."""
         self._timer = self._loop.call_later(_STEP, self._look) if self._since else None
-        overdue = self._loop.time() - GRACE
+        self._steps += 1
         for place, since in self._since.items():
-            if since > overdue:
+            if since > self._steps - _MOST_STEPS:
                 break
             _let_go_on(place)
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aiodlock._core.fence import LAST_COUNT, fence
+from aiodlock._core.fence import COUNT_BITS, LAST_COUNT
 from aiodlock._core.line import Answer, Called, Gone, GoneWhy, Inside, Ticket, Waiting, deadline_of
 from aiodlock.errors import BackendError, BackendUnavailableError
 from aiodlock.events import LeaveUnconfirmed
@@ -86,6 +86,12 @@ class Place:
         "via",
     )
 
+    # Inside, from `_enter` on
+    fence: int  # of the last ownership handed out
+    last_fence: int  # of the last that can be
+    deadline: float  # until when we believe that we are inside
+    until: float  # until when we may hand it on here
+
     def __init__(self, cohort: Cohort, ticket: Ticket, queue: bool, instead_of: Place | None) -> None:
         self.cohort = cohort
         self.engine = cohort.engine
@@ -95,9 +101,7 @@ class Place:
         self.state = WAITING
         self.life = cohort.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
-        self.fence = self.last_fence = 0  # of the last ownership handed out, and of the last that can be
         self.holds: Collection[Hold] = ()
-        self.deadline = self.until = 0.0  # until when we believe that we are inside, and may hand it on here
         self.lease_until = math.inf  # when a lease that is not renewed ends, whatever shorter lives the server gives
         self.idle_until = math.inf  # kept that long although nobody is inside
         self.company_since = 0.0
@@ -128,7 +132,9 @@ class Place:
     def joining(self, verb: Awaitable[Answer], sent_at: float) -> None:
         """See a join through."""
         engine, life = self.engine, self.life
-        self._sent(sent_at, self.ticket.ttl)
+        self.over_at = sent_at + self.ticket.ttl
+        if self.asked_since is None:
+            self.asked_since = sent_at
         self.unanswered += 1
         engine.watchdog.watch(self, sent_at + life / 3, life / 32)
         engine.work.see(verb, partial(self._joined, sent_at))
@@ -167,7 +173,9 @@ class Place:
     def renewal(self, ttl: float) -> tuple[Ticket, float, bool]:
         """Return the ticket to renew, the instant before it is sent, and whether we know it inside."""
         sent_at, inside = self.engine.now(), self.state is INSIDE
-        self._sent(sent_at, ttl)
+        self.over_at = max(self.over_at, sent_at + ttl)
+        if self.asked_since is None:
+            self.asked_since = sent_at
         again = sent_at + self.life / 6
         self.engine.watchdog.watch(self, min(again, self.last_moment) if inside else again)
         ticket = self.ticket if ttl == self.ticket.ttl else replace(self.ticket, ttl=ttl)
@@ -289,12 +297,6 @@ class Place:
             raise AssertionError(f"{self!r} cannot become {state.value}")
         self.state = state
 
-    def _sent(self, at: float, ttl: float) -> None:
-        if self.over_at < at + ttl:
-            self.over_at = at + ttl
-        if self.asked_since is None:
-            self.asked_since = at
-
     def _joined(self, sent_at: float, answer: Answer | BackendError) -> None:
         if isinstance(answer, BackendError):
             if self.state is not GONE:
@@ -319,24 +321,25 @@ class Place:
         if isinstance(answer, Gone):
             self._refused(answer)
             return
-        self.answered, self.asked_since = True, None
-        self.pauses, self.via = 0, answer.via
-        cohort, size = self.cohort, answer.size
-        if size != cohort.size and size:
-            cohort.hear_size(size)
-        if isinstance(answer, Inside):
-            life = answer.remaining
-            deadline = deadline_of(sent_at, life)
-            if self.state is INSIDE:
-                self._stay(deadline, answer)
-            elif self.state is WAITING:
-                if not cohort.renews:
-                    self.lease_until = sent_at + self.ticket.ttl
-                if answer.company:
-                    self.company = True
-                self._enter(answer.epoch, life, deadline, now)
+        self.answered = True
+        self.asked_since = None
+        self.pauses = 0
+        self.via = answer.via
+        cohort = self.cohort
+        if answer.size != cohort.size and answer.size:
+            cohort.hear_size(answer.size)
+        if self.state is INSIDE:
+            if isinstance(answer, Inside):
+                self._stay(deadline_of(sent_at, answer.remaining), answer)
         elif self.state is WAITING:
-            self._wait(sent_at, now, answer)
+            if isinstance(answer, Waiting):
+                self._wait(sent_at, now, answer)
+                return
+            if not cohort.renews:
+                self.lease_until = sent_at + self.ticket.ttl
+            if answer.company:
+                self.company = True
+            self._enter(answer.epoch, answer.remaining, deadline_of(sent_at, answer.remaining), now)
 
     def _wait(self, sent_at: float, now: float, answer: Waiting) -> None:
         self.believed_at = max(self.believed_at, sent_at)
@@ -362,10 +365,12 @@ class Place:
             self.look()  # what we know is too old to be believed
             return
         self._move(INSIDE)
-        self.fence = first = fence(epoch, 0)
+        self.fence = first = epoch << COUNT_BITS
         self.last_fence = first + LAST_COUNT
         self.life, self.deadline, self.company_since = life, deadline, now
-        self.set_until()
+        self.until = deadline - life / 3
+        if self.company or self.asked_to_go or self.cohort.assumes_company:
+            self.set_until()
         if self.slot is None or self.slot > deadline - 0.6 * life:  # planned for its join, late for a shorter life
             self.plan_visit(now)
         self.cohort.entered(self, now)

@@ -6,7 +6,6 @@ import asyncio
 
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
-from aiodlock._core.ownership import RELEASED
 from aiodlock._core.place import INSIDE, Place
 
 __all__ = ["SharedCohort"]
@@ -19,17 +18,10 @@ class SharedCohort(Cohort):
     leaves with its last reader.
     """
 
+    __slots__ = ()
+
     def wanted(self) -> int:
         return 1 if (self.live() or self.tries) and not self.open else 0
-
-    def pass_on(self, hold: Hold) -> bool:
-        """Release *hold* without the server: others read on in its place."""
-        place = hold._place
-        if len(place.holds) < 2 or self.engine.now() >= place.deadline:
-            return False
-        hold._state = RELEASED
-        del _readers(place)[hold]
-        return True
 
     def give_back(self, hold: Hold, now: float) -> asyncio.Future[None] | None:
         place = hold._place

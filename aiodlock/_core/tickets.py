@@ -28,6 +28,21 @@ class Tickets(Waiters):
     The lower half of `Cohort`, and of nothing else: that is what the two casts without a call mean.
     """
 
+    __slots__ = (
+        "_retries",
+        "holder",
+        "inside",
+        "line",
+        "most",
+        "open",
+        "policy",
+        "retired",
+        "runs",
+        "shape",
+        "size",
+        "standing",
+    )
+
     def __init__(self, engine: Engine, line: LineId, *, shape: Shape, policy: Policy) -> None:
         super().__init__(engine)
         self.line = line
@@ -74,7 +89,7 @@ class Tickets(Waiters):
     def disown(self, place: Place) -> None:
         """Have nothing more to do with a place that was inside."""
         self.inside.pop(place, None)
-        if place in self.open:
+        if self.open and place in self.open:
             self.open.remove(place)
 
     @property
@@ -111,7 +126,7 @@ class Tickets(Waiters):
         self.standing.pop(place, None)
         place.leave()
         if len(self.standing) < self.wanted():
-            self._stand_later(place)
+            self._stand(failed=place)
         else:
             self.balance()
 
@@ -157,34 +172,26 @@ class Tickets(Waiters):
     def _at_most(self, size: int) -> int:
         return max(1, size // self.shape.weight) if self.policy.shares else 1
 
-    def _stand(self, *, instead_of: Place | None = None) -> None:
-        engine, ticket, sent_at = self.engine, self._ticket(), self.engine.now()
-        queues, old = self._queues(), instead_of.ticket.id if instead_of is not None else None
-        # It is sent first of all: what is done meanwhile costs whoever waits no time.
-        verb = engine.backend.join(ticket, queue=queues, instead_of=old)
-        self._place(ticket, queues, instead_of).joining(verb, sent_at)
-
-    def _stand_later(self, failed: Place) -> None:
-        """Stand after a pause, as one more try of a place that *failed* without a valid answer."""
-        self._place(self._ticket(), self._queues(), None).join_later(failed)
-
-    def _queues(self) -> bool:
-        """Whether a ticket stays in line where it is not free: not for those who only try."""
-        return self._retries is None and (not self.tries or self.live() > 0)
-
-    def _place(self, ticket: Ticket, queues: bool, instead_of: Place | None) -> Place:
+    def _stand(self, *, instead_of: Place | None = None, failed: Place | None = None) -> None:
+        """Stand in line with a new ticket, after a pause where it is one more try of a place that *failed*."""
+        engine, shape = self.engine, self.shape
+        ticket = Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
+        queues = self._retries is None and (not self.tries or self.live() > 0)  # who only tries does not stay in line
+        sent_at, verb = engine.now(), None
+        if failed is None:  # It is sent first of all: what is done meanwhile costs whoever waits no time.
+            old = instead_of.ticket.id if instead_of is not None else None
+            verb = engine.backend.join(ticket, queue=queues, instead_of=old)
         place = Place(self, ticket, queues, instead_of)  # type: ignore[arg-type]
         self.standing[place] = None
-        self.engine.places[ticket.id] = place
-        return place
+        engine.places[ticket.id] = place
+        if verb is not None:
+            place.joining(verb, sent_at)
+        elif failed is not None:
+            place.join_later(failed)
 
     def _too_heavy(self) -> LockError:
         line, weight = self.line, self.shape.weight
         return LockError(line.key, f"{line.kind} {line.key!r} has no room for {weight}: resize it")
-
-    def _ticket(self) -> Ticket:
-        engine, shape = self.engine, self.shape
-        return Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
 
 
 def _caused(error: Exception, cause: Exception | None) -> Exception:

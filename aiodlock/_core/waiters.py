@@ -17,6 +17,8 @@ __all__ = ["Waiters"]
 class Waiters:
     """Tasks that wait for their turn, and tasks that only try."""
 
+    __slots__ = ("dead", "engine", "tries", "waiters")
+
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.waiters: deque[Waiter] = deque()

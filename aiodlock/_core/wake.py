@@ -44,11 +44,11 @@ class Wakes:
 
     def give(self, waiter: asyncio.Future[_T], result: _T) -> None:
         """Give *waiter* its result, and have whoever waits for it called."""
-        callbacks = waiter._callbacks
-        if not callbacks or len(callbacks) > 1:
+        try:
+            ((step, context),) = waiter._callbacks
+        except (TypeError, ValueError):  # nobody waits yet, or several do: they are the loop's to call
             waiter.set_result(result)
             return
-        ((step, context),) = callbacks
         waiter.remove_done_callback(step)
         waiter.set_result(result)
         self._woken.append((context.run, step, waiter))

@@ -121,16 +121,13 @@ class Synchronizer(Generic[_HoldT]):
         task, owners = current_task(self._loop), self._owners  # type: ignore[arg-type]
         own = owners.get(task)
         if own is not None and own._simple:
-            cohort = own._cohort
-            if cohort.pass_on(own):
-                del owners[task]
-                return cohort.engine.done
+            cohort, place = own._cohort, own._place
             now = cohort.engine.now()
-            if now < own._place.deadline:
+            if now < place.deadline:
                 own._state = RELEASED
                 del owners[task]
                 left = cohort.give_back(own, now)
-                return cohort.engine.done if left is None else see_off(own._place, left)
+                return cohort.engine.done if left is None else see_off(place, left)
         block = owners.innermost_block(task)
         if block is None:
             raise NotHeldError(self.key, f"this task did not enter {self.key!r}: acquire() gives a hold to pass around")

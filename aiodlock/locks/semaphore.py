@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, cast
 from aiodlock._core.cohort import Shape
 from aiodlock._core.fence import split
 from aiodlock._core.hold import Hold
+from aiodlock._core.leaving import see_off
 from aiodlock._core.line import LineId, Row
-from aiodlock._core.ownership import Task, current_task
+from aiodlock._core.ownership import RELEASED, Task, current_task
 from aiodlock.errors import AcquireTimeoutError
 from aiodlock.locks.base import Synchronizer
 from aiodlock.locks.blocks import Blocks
@@ -101,8 +102,13 @@ class Semaphore(Synchronizer[Permit]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         own = self._blocks.pop()
-        if not (own._simple and own._cohort.pass_on(own)):
+        cohort = own._cohort
+        if not own._simple or (now := cohort.engine.now()) >= own._place.deadline:
             await own._end_block(error)
+            return
+        own._state = RELEASED
+        if (left := cohort.give_back(own, now)) is not None:
+            await see_off(own._place, left)
 
     def _held_by(self, task: Task | None, engine: Engine) -> None:
         return None

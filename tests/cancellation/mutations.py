@@ -16,7 +16,6 @@ from aiodlock._core.cohort import Cohort
 from aiodlock._core.latches import Latches
 from aiodlock._core.ledger import Ledger
 from aiodlock._core.line import Ticket
-from aiodlock._core.ownership import RELEASED
 from aiodlock._core.place import Place
 from aiodlock._core.stock import Returned
 from aiodlock._core.wake import Waiter
@@ -78,17 +77,16 @@ def _forgets_a_grant(patch: pytest.MonkeyPatch) -> None:
 
 def _drops_the_baton(patch: pytest.MonkeyPatch) -> None:
     """Pass the place on to a waiter who was cancelled in the same step."""
-    pass_on = Cohort.pass_on
+    hand_on = Cohort._hand_on
 
-    def drop(self: Cohort, own: Any) -> bool:
+    def drop(self: Cohort, place: Any, now: float) -> bool:
         if self.waiters and self.waiters[0].done():
             self.waiters.popleft()
             self.dead -= 1
-            own._state = RELEASED
             return True
-        return pass_on(self, own)
+        return hand_on(self, place, now)
 
-    patch.setattr(Cohort, "pass_on", drop)
+    patch.setattr(Cohort, "_hand_on", drop)
 
 
 def _swallows(patch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ from aiodlock.backends.redis.route import Route, Single
 from aiodlock.backends.redis.scripts import (
     Script,
     bulk,
+    joined,
     length,
     load,
     micros,
@@ -98,12 +99,12 @@ class Lines:
     def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
         terms = ticket.line, ticket.weight, ticket.size, ticket.ttl, ticket.owner
         if queue and instead_of is None:
-            key, packed, rest = self._to_join(*terms)
+            key, packed, rest, decode = self._to_join(*terms)
         else:
-            key, packed, rest = self._pack_join(*terms, queue=queue, instead_of=instead_of or "")
+            key, packed, rest, decode = self._pack_join(*terms, queue=queue, instead_of=instead_of or "")
         ticket_id = ticket.id.encode()
         payload = b"".join((length(len(ticket_id)), ticket_id, rest))
-        return self._route.grant(key, Request(payload, to_answer, _JOIN, packed))
+        return self._route.grant(key, Request(payload, decode, _JOIN, packed))
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = micros(tombstone_life(ticket.ttl)) if bury else 0
@@ -163,12 +164,14 @@ class Lines:
         owner: str,
         queue: bool = True,
         instead_of: str = "",
-    ) -> tuple[bytes, bytes, bytes]:
-        """Return a line's key, as it is and packed, and what comes behind the id of a ticket that joins it."""
+    ) -> tuple[bytes, bytes, bytes, Decode[Answer]]:
+        """Return a line's key, as it is and packed, what comes behind the id of a ticket that joins it, and what reads
+        the answer."""
         key, clear = self._keys.name(line)
         numbers = (queue, weight, size, micros(ttl), micros(waiting_life(ttl)), self.capabilities.most_tickets)
         words = (owner.replace("\0", "").encode(), self._route.channel(key), clear, instead_of.encode(), b"")
-        return key, bulk(key), _END + bulk(_JOIN_TERMS.pack(*numbers) + b"\0".join(words))
+        packed = _JOIN_TERMS.pack(*numbers) + b"\0".join(words)
+        return key, bulk(key), _END + bulk(packed), joined(micros(ttl) / 1e6, size)
 
     def _pack_leave(self, line: LineId, remembered: int) -> tuple[bytes, bytes, bytes]:
         """Return the same for one that leaves it."""

@@ -29,7 +29,8 @@ class Request(Reply[_T]):
     __slots__ = ("decode", "hops", "key", "payload", "script")
 
     def __init__(self, payload: bytes, decode: Decode[_T], script: Script | None = None, key: bytes = b"") -> None:
-        self.then, self.made = None, None
+        self.then = None
+        self.made = None
         self.payload = payload
         self.decode = decode
         self.script = script  # which the server may not know

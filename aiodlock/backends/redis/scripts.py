@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -15,6 +16,7 @@ __all__ = [
     "Script",
     "bulk",
     "command",
+    "joined",
     "length",
     "load",
     "micros",
@@ -98,6 +100,15 @@ def to_answer(reply: Any, via: int) -> Answer:
     if state == b"waiting":
         return Waiting(reply[1], reply[2] / 1e6, reply[3], _holder(reply, 5), reply[4], via)
     return Gone(_WHY[state], _holder(reply, 1), via)
+
+
+def joined(ttl: float, size: int) -> Callable[[Any, int], Answer]:
+    """Return what decodes the answer to a join: for one who is inside alone it is nothing but the epoch."""
+
+    def decode(reply: Any, via: int) -> Answer:
+        return Inside(reply, ttl, False, size, via) if type(reply) is int else to_answer(reply, via)
+
+    return decode
 
 
 def _holder(reply: list[Any], position: int) -> str | None:

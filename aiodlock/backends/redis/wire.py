@@ -272,8 +272,9 @@ class Link(asyncio.Protocol):
                 except Exception as error:
                     request.fail(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
                     continue
-                if request.then is not None:  # as arrive() does: nearly all come here
-                    request.then(answer)
+                then = request.then
+                if then is not None:  # as arrive() does: nearly all come here
+                    then(answer)
                 else:
                     request.arrive(answer)
             except Exception as error:

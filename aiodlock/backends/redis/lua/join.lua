@@ -4,7 +4,8 @@
 -- ARGV     per ticket: id; terms, packed because every argument costs: 1 to queue, 0 to enter at once or not at all; weight; size;
 --          ttl and waiting life in microseconds; most tickets in a line; owner; the client's channel, or '' if it is not to be told
 --          anything; name in clear if the key holds its hash, else ''; id of the ticket that leaves in the same step, or ''
--- answer   per ticket: {'inside', epoch, microseconds left, 1 if others wait, size}
+-- answer   per ticket: epoch, of one that is inside alone, for its ttl, in a line of its size; otherwise
+--          {'inside', epoch, microseconds left, 1 if others wait, size}
 --          {'waiting', most tickets ahead, microseconds after which to look again, last epoch, size[, holder]}
 --          {'buried'} {'expired'} {'heavy'} {'busy'[, holder]} {'full'[, holder]}; or an error, which is this ticket's alone
 
@@ -25,7 +26,7 @@ local function join(KEY, id, terms)
     redis.call('HSET', KEY, 'line', struct.pack(LONE, ONE, last, kept, own_size, weight, ends, now, id, client, owner))
     if name ~= '' then redis.call('HSET', KEY, 'name', name) end
     if is_late then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
-    return { 'inside', last, ttl, 0, own_size }
+    return last
   end
 
   local ids = instead_of == '' and { id } or { id, instead_of }
