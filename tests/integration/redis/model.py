@@ -131,6 +131,10 @@ class Model:
                 self.told.append((stand.client, TicketGone(stand.ticket.id, 1)))
         self.let_in()
 
+    def bury(self, ticket_id: TicketId, client: int) -> None:
+        self.buried.add(ticket_id)
+        self.leave(ticket_id, client)
+
     def keep(self, stand: Stand, ttl: float) -> None:
         span = self.life(ttl if stand.inside else stand.ticket.waiting_life)
         stand.ends = max(stand.ends[0], span[0]), max(stand.ends[1], span[1])
@@ -208,6 +212,11 @@ class Model:
         for row, stand in zip(rows, self.stands, strict=True):
             assert (row.epoch or 0) == stand.epoch
             self._check_remaining(stand, row.remaining)
+
+    def check_fields(self, names: list[bytes]) -> None:
+        """Nobody has a field who is neither in line nor remembered."""
+        known = self.buried | self.expired | {stand.ticket.id for stand in self.stands}
+        assert {name[1:].decode() for name in names if name.startswith(b"t")} <= known
 
     def expect_asked(self, reason: str) -> None:
         self.told += [(s.client, AskedToGo(s.ticket.id, reason, 1)) for s in self.inside]

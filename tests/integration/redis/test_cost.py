@@ -52,6 +52,23 @@ async def test_an_uncontended_join_and_leave_are_one_command_each_and_few_inside
     assert left == {"evalsha": 1, "time": 1, "hget": 1, "hset": 1, "hdel": 1}
 
 
+async def test_handing_over_to_the_only_one_who_waits_touches_one_field(
+    client: Client, connect: Connect, ticket: Make
+) -> None:
+    line = LineId("lock", "handed over")
+    holder, waiter, back = (ticket(ttl=20.0, line=line) for _ in range(3))
+    one, two = await connect(), await connect()
+    await client.backend.leave(ticket())  # the server knows the script from now on
+    await one.backend.join(holder)
+    joined = await counted(client, lambda: two.backend.join(waiter))
+    assert joined == {"evalsha": 1, "time": 1, "hget": 1, "hset": 1, "publish": 1}
+    await one.told()  # who has heard something sends a PING ahead once
+    left = await counted(client, lambda: one.backend.leave(holder))
+    assert left == {"evalsha": 1, "time": 1, "hget": 1, "hdel": 1, "hset": 1, "publish": 1}
+    await one.backend.join(back)
+    assert await client.do("HKEYS", client.key(line)) == [b"line"]
+
+
 async def test_an_uncontended_join_of_a_hashed_key_makes_at_most_six_calls(client: Client, ticket: Make) -> None:
     mine = ticket(line=LineId("lock", "k" * 200))
     await client.backend.join(ticket())

@@ -45,6 +45,8 @@ class Run:
     async def go(self) -> bool:
         """Run to the end, or to the first step in which a life ended; tell which."""
         try:
+            if self.dice.random() < 0.5:
+                await self.hand_over()
             for _ in range(STEPS):
                 await self.out_of_doubt()
                 await self.dice.choice(self.steps)()
@@ -59,12 +61,14 @@ class Run:
         before = await self.time()
         answer = await verb()
         rows = await self.clients[0].backend.inspect(self.line.kind, self.line.key)
+        fields = await self.clients[0].do("HKEYS", self.clients[0].key(self.line))
         heard = [await client.told() for client in self.clients]
         self.model.begin((before, await self.time()))
         act()
         granted = (own, answer.epoch) if own and isinstance(answer, Inside) else None
         self.model.check_calls(heard, granted)
         self.model.check_rows(list(rows))
+        self.model.check_fields(fields)
         return answer
 
     # --- the server's time -----------------------------------------------------------------------------------
@@ -79,9 +83,12 @@ class Run:
         await self.reach(max((s.ends[1] for s in self.model.stands if s.ends[0] < soon), default=0.0))
 
     async def pass_time(self) -> None:
+        await self.outlive()
+        await self.dice.choice([self.renew, self.look, self.join])()  # by the dead themselves, or by others
+
+    async def outlive(self) -> None:
         soon = await self.time() + 2 * SHORT
         await self.reach(max((s.ends[1] for s in self.model.stands if s.ends[0] < soon), default=0.0))
-        await self.dice.choice([self.renew, self.look, self.join])()  # by the dead themselves, or by others
 
     async def reach(self, instant: float) -> None:
         while True:
@@ -103,6 +110,9 @@ class Run:
         """Return somebody in line, or a stand that is in none."""
         if self.model.stands and self.dice.random() < 0.95:
             return self.dice.choice(self.model.stands)
+        return self.nobody()
+
+    def nobody(self) -> Stand:
         return Stand(self.ticket(), self.dice.randrange(2), 1, (0.0, 0.0))
 
     async def join(self, ticket: Ticket | None = None, client: int | None = None, old: Stand | None = None) -> None:
@@ -152,14 +162,20 @@ class Run:
             lambda: self.clients[client].backend.leave(stand.ticket), lambda: self.model.leave(stand.ticket.id, client)
         )
 
+    async def hand_over(self) -> None:
+        """The first two of a line, before anybody has died there: one leaves, and either may be dead."""
+        await self.join()
+        await self.join()
+        await self.outlive()
+        await self.leave()
+
     async def bury(self) -> None:
-        """A join that is overtaken by its leave."""
-        stand = self.any_stand()
+        """A join that is overtaken by its leave, or that never came."""
+        stand = self.dice.choice([self.any_stand, self.nobody])()
         await self.step(
             lambda: self.clients[stand.client].backend.leave(stand.ticket, bury=True),
-            lambda: self.model.leave(stand.ticket.id, stand.client),
+            lambda: self.model.bury(stand.ticket.id, stand.client),
         )
-        self.model.buried.add(stand.ticket.id)
         await self.join(stand.ticket, stand.client)
 
     async def change_weight(self) -> None:
@@ -211,23 +227,46 @@ FAULTS = {
     "any join resizes": ("if line.inside + line.waiting == 0 then line.size", "if true then line.size"),
     "company is not told": ("elseif line.first == id then line.telling = line.head end", "end"),
     "nobody is called": ("publish(channel, 'I '", "local _ = ('I '"),
-    "one forgets who waits": (
-        "if line.waiting > 0 or line.grave ~= '' then return end",
+    "one forgets who waits": ("line.waiting == 0 and ONE or TWO", "ONE"),
+    "two forget the third": (
+        "if line.waiting > 1 or line.grave ~= '' then return end",
         "if line.grave ~= '' then return end",
     ),
     "one forgets the buried": (
-        "if line.waiting > 0 or line.grave ~= '' then return end",
-        "if line.waiting > 0 then return end",
+        "if line.waiting > 1 or line.grave ~= '' then return end",
+        "if line.waiting > 1 then return end",
     ),
     "one has another's epoch": ("if not r or r.epoch ~= line.last then return end", "if not r then return end"),
+    "two lose the first when a third comes": (
+        "line.changed[id] = record, last, 1, true",
+        "line.changed[id] = record, last, 1, nil",
+    ),
+    "two lose the second when one is buried": (
+        "line.changed[line.first] = record, 2, id, true",
+        "line.changed[line.first] = record, 2, id, nil",
+    ),
+    "two leave their fields behind": ("line.removed[line.head], line.removed[line.first] = true, true", ""),
+    "two are not linked": ("record.next = line.first\n", ""),
+    "two are not linked back": (
+        "record.prev, line.changed[line.first] = record, 2, id",
+        "record.prev, line.changed[line.first] = record, 2, ''",
+    ),
+    "two change places": ("line.first, r.client, r.owner)", "line.head, r.client, r.owner)"),
     "one leaves for another unheard": (
-        "if head == id and channel == client and now < ends",
+        "if head == id and own == client and now < ends",
         "if head == id and now < ends",
     ),
     "one who leaves is any one": (
-        "if head == id and channel == client and now < ends",
-        "if channel == client and now < ends",
+        "if head == id and own == client and now < ends",
+        "if own == client and now < ends",
     ),
+    "one who is dead leaves": ("own == client and now < ends and", "own == client and"),
+    "left to the dead": ("now < ends and now < life then", "now < ends then"),
+    "left with the same epoch": (
+        "        last = math.max(last + 1, math.floor(now / 16))\n        header = struct.pack(LONE",
+        "        header = struct.pack(LONE",
+    ),
+    "left to one who is not called": ("call(channel, first, last, false)", ""),
     "handed to one of many as to one": ("if waiting == 1 and grave == '' then", "if grave == '' then"),
     "the buried go with the last": ("== 0 and line.graves <= now then", "== 0 then"),
     "handed to one of several": ("if weight == size and ends > now then", "if ends > now then"),

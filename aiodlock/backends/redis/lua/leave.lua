@@ -13,15 +13,27 @@ local function leave(KEY, id, terms)
 
   -- The only one inside goes, and there is nothing to sweep: the two ways below are the same as the general one, at half its
   -- price.
-  if form == ONE and remembered == 0 then -- nobody to link, nobody to call
-    local _, last, kept, _, _, ends, _, head, channel = struct.unpack(LONE, header)
-    if head == id and channel == client and now < ends then
-      local is_wrong = now + KEPT > kept or kept > now + KEPT + 3 * SLACK
+  if (form == ONE or form == TWO) and remembered == 0 then -- nobody to link; who waits fits, and nobody else does
+    local _, last, kept, size, _, ends, _, head, own, _, rest = struct.unpack(LONE, header)
+    local weight, life, since, first, channel, owner = 0, FAR
+    if form == TWO then weight, life, since, first, channel, owner = struct.unpack(SECOND, header, rest) end
+    if head == id and own == client and now < ends and now < life then
+      local is_wrong = form == ONE and (now + KEPT > kept or kept > now + KEPT + 3 * SLACK) -- else it was set for who waits
       if is_wrong then kept = now + KEPT + SLACK end
+      if form == ONE then
+        header = struct.pack(EMPTY, NONE, last, kept)
+      else
+        last = math.max(last + 1, math.floor(now / 16))
+        header = struct.pack(LONE, ONE, last, kept, size, weight, life, since, first, channel, owner)
+      end
       if not has_written then redis.call('HDEL', KEY, '') end -- see take_no_memory
       has_written = true
-      redis.call('HSET', KEY, 'line', struct.pack(EMPTY, NONE, last, kept))
+      redis.call('HSET', KEY, 'line', header)
       if is_wrong then redis.call('PEXPIREAT', KEY, math.ceil(kept / 1000)) end
+      if form == TWO and channel ~= '' then
+        --#include call.lua
+        call(channel, first, last, false)
+      end
       return
     end
   end

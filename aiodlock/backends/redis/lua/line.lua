@@ -31,16 +31,23 @@ end
 
 local function read(id)
   local record = records[id]
-  if record == nil then record = remember(id, form > ONE and redis.call('HGET', KEY, 't' .. id)) end
+  if record == nil then record = remember(id, form == SEVERAL and redis.call('HGET', KEY, 't' .. id)) end
   return record
 end
 
-if form == ONE then
-  local _, last, kept, size, weight, ends, since, id, client, owner = struct.unpack(LONE, header)
+if form == ONE or form == TWO then
+  local _, last, kept, size, weight, ends, since, id, client, owner, rest = struct.unpack(LONE, header)
   line.last, line.kept, line.size, line.used, line.inside, line.soonest = last, kept, size, weight, 1, ends
   line.serial, line.head, line.tail = 1, id, id
-  records[id] = new_record(weight, ends, since, client, owner)
-  records[id].epoch, records[id].serial, line.changed[id] = last, 1, true
+  local record = new_record(weight, ends, since, client, owner)
+  records[id], record.epoch, record.serial, line.changed[id] = record, last, 1, true
+  if form == TWO then
+    weight, ends, since, line.first, client, owner = struct.unpack(SECOND, header, rest)
+    record.next = line.first
+    record = new_record(weight, ends, since, client, owner)
+    records[line.first], record.serial, record.prev, line.changed[line.first] = record, 2, id, true
+    line.waiting, line.serial, line.tail = 1, 2, line.first
+  end
 elseif form == NONE then
   if header then line.last, line.kept = select(2, struct.unpack(EMPTY, header)) end
 else
@@ -236,14 +243,21 @@ local function expiry()
   return math.ceil(line.kept / 1000)
 end
 
--- Return the header of a line that is nothing but its header, if it is one: its tickets are not written beside it.
+-- Return the header of a line that is nothing but its header, if it is one: its tickets are not written beside it. Where only
+-- one is inside, its life is `soonest`, so that no check goes on, and it has been told of company by now.
 local function short_header()
-  if line.waiting > 0 or line.grave ~= '' then return end
-  if line.inside == 0 then return struct.pack(EMPTY, NONE, line.last, line.kept) end
+  if line.waiting > 1 or line.grave ~= '' then return end
+  if line.inside + line.waiting == 0 then return struct.pack(EMPTY, NONE, line.last, line.kept) end
   local r = line.inside == 1 and read(line.head)
   if not r or r.epoch ~= line.last then return end
-  line.removed[line.head], line.changed = true, {}
-  return struct.pack(LONE, ONE, line.last, line.kept, line.size, r.weight, r.ends, r.since, line.head, r.client, r.owner)
+  local packed = struct.pack(LONE, line.waiting == 0 and ONE or TWO,
+    line.last, line.kept, line.size, r.weight, r.ends, r.since, line.head, r.client, r.owner)
+  line.changed = {}
+  if line.waiting == 0 then line.removed[line.head] = true return packed end
+  -- Only what is there: who comes to wait must begin with a write that full memory refuses.
+  if form == SEVERAL then line.removed[line.head], line.removed[line.first] = true, true end
+  r = read(line.first)
+  return packed .. struct.pack(SECOND, r.weight, r.ends, r.since, line.first, r.client, r.owner)
 end
 
 local function save()
