@@ -202,7 +202,8 @@ class Cohort(Tickets):
     def asked_to_go(self, place: Place, reason: str) -> None:
         """Hear that somebody asks the holders to let go: what they release is not handed on here."""
         place.asked_to_go = True
-        place.set_until()
+        if place.state is INSIDE:  # else it was told before the answer that we are
+            place.set_until()
         for own in place.holds:
             if own._revocation != reason:  # a call can be doubled
                 own._revocation = reason

@@ -11,6 +11,7 @@ import pytest
 
 from aiodlock import BackendUnavailableError, LockClient, LockLostError
 from aiodlock._core import place
+from aiodlock._core.cohort import Cohort
 from aiodlock._core.fence import split
 from aiodlock._core.line import Answer, Called, Gone, Inside, LineId, Ticket, TicketId, Waiting
 from aiodlock.backends.memory import MemoryBackend, MemoryServer, Network
@@ -413,3 +414,38 @@ async def test_silence_of_a_waiting_ticket_is_an_error_for_all_who_wait(
         assert [type(error) for error in errors] == [BackendUnavailableError] * 3
         assert len({id(error) for error in errors}) == 3
         faults.come_back()
+
+
+async def epochs_asked_and_had(locks: LockClient, other: LockClient) -> tuple[int, int]:
+    """Return the epoch of a ticket that was asked to go before it knew that it is inside, and of what its task got."""
+    locks.backend.network = slow = Slow()
+    slow.delay = 1.0
+    lock = locks.lock("k", ttl=30)
+    task = asyncio.create_task(lock.acquire())
+    await settle()
+    (asked,) = [row async for row in other.inspect()]
+    assert asked.epoch is not None
+    assert await other.lock("k").revoke("maintenance") == 1
+    async with await task as hold:
+        return asked.epoch, split(hold.fence)[0]
+
+
+async def test_who_is_asked_to_go_before_the_answer_to_its_join_stands_again(
+    locks: LockClient, other: LockClient
+) -> None:
+    asked, had = await epochs_asked_and_had(locks, other)
+    assert had > asked
+
+
+async def test_the_twin_that_forgets_what_it_heard_too_early_is_caught(
+    locks: LockClient, other: LockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_to_go = Cohort.asked_to_go
+
+    def forget(self: Cohort, of: place.Place, reason: str) -> None:
+        if of.state is place.INSIDE:
+            asked_to_go(self, of, reason)
+
+    monkeypatch.setattr(Cohort, "asked_to_go", forget)
+    asked, had = await epochs_asked_and_had(locks, other)
+    assert had == asked
