@@ -174,8 +174,7 @@ class Tickets(Waiters):
 
     def _stand(self, *, instead_of: Place | None = None, failed: Place | None = None) -> None:
         """Stand in line with a new ticket, after a pause where it is one more try of a place that *failed*."""
-        engine, shape = self.engine, self.shape
-        ticket = Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
+        engine, ticket = self.engine, self._ticket()
         queues = self._retries is None and (not self.tries or self.live() > 0)  # who only tries does not stay in line
         sent_at, verb = engine.now(), None
         if failed is None:  # It is sent first of all: what is done meanwhile costs whoever waits no time.
@@ -188,6 +187,10 @@ class Tickets(Waiters):
             place.joining(verb, sent_at)
         elif failed is not None:
             place.join_later(failed)
+
+    def _ticket(self) -> Ticket:
+        engine, shape = self.engine, self.shape
+        return Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
 
     def _too_heavy(self) -> LockError:
         line, weight = self.line, self.shape.weight

@@ -397,7 +397,7 @@ def who_gives_up_stays_in_line(patch: pytest.MonkeyPatch) -> None:
 
     def stay(self: Cohort, waiter: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(self, "balance", lambda: None)
+            inner.setattr(Cohort, "balance", lambda self: None)
             give_up(self, waiter)
 
     patch.setattr(Cohort, "give_up", stay)

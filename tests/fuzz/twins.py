@@ -61,8 +61,8 @@ def handed_on_after_leaving() -> Change:
     """When leave-and-stand was sent, the old ticket is handed on once more."""
     stand = Cohort._stand
 
-    def stand_and_hand_on(self: Cohort, *, instead_of: Place | None = None) -> None:
-        stand(self, instead_of=instead_of)
+    def stand_and_hand_on(self: Cohort, *, instead_of: Place | None = None, failed: Place | None = None) -> None:
+        stand(self, instead_of=instead_of, failed=failed)
         if instead_of is not None and (waiter := self.next_waiter()) is not None:
             waiter.set_result(self._own(instead_of, self.engine.now()))
 

@@ -61,7 +61,7 @@ class Run:
         before = await self.time()
         answer = await verb()
         rows = await self.clients[0].backend.inspect(self.line.kind, self.line.key)
-        fields = await self.clients[0].do("HKEYS", self.clients[0].key(self.line))
+        fields = await self.fields()
         heard = [await client.told() for client in self.clients]
         self.model.begin((before, await self.time()))
         act()
@@ -70,6 +70,10 @@ class Run:
         self.model.check_rows(list(rows))
         self.model.check_fields(fields)
         return answer
+
+    async def fields(self) -> list[bytes]:
+        """Return what the line consists of on the server."""
+        return await self.clients[0].do("HKEYS", self.clients[0].key(self.line))
 
     # --- the server's time -----------------------------------------------------------------------------------
 
