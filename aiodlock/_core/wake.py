@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 Waiter: TypeAlias = "asyncio.Future[Hold | None]"  # None: not now (a try), or not in time
 
-_LONG = 0.001  # seconds that those may take together who are woken in one step
+_LONG = 0.001  # seconds after which nobody is woken in the same step who was not before it
 
 
 class Wakes:
@@ -69,12 +69,12 @@ class Wakes:
 
     def _run(self) -> None:
         woken, waiter, until = self._woken, None, monotonic() + _LONG
+        due = len(woken)  # the loop would run all of these in one step, too: nobody falls behind
         try:
-            while woken:
+            while woken and (due > 0 or monotonic() < until):
+                due -= 1
                 run, step, waiter = woken.popleft()
                 run(step, waiter)
-                if monotonic() > until:
-                    break
         except Exception as error:
             self._loop.call_exception_handler(
                 {"message": "whoever waited failed", "exception": error, "future": waiter}

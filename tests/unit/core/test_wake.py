@@ -260,6 +260,13 @@ async def test_whoever_it_is_for_runs_at_the_end_of_the_news() -> None:
     await as_a_step(hear)
 
 
+async def test_whoever_was_woken_together_runs_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes: otherwise the last of them would fall behind, again and again."""
+    instants = itertools.count(step=0.005)
+    monkeypatch.setattr(wake, "monotonic", lambda: next(instants))
+    await test_whoever_it_is_for_runs_at_the_end_of_the_news()
+
+
 async def test_news_that_a_task_hears_wake_in_a_later_step() -> None:
     """No task can run inside another."""
     room = Room()
