@@ -46,7 +46,7 @@ class Wakes:
         """Give *waiter* its result, and have whoever waits for it called."""
         try:
             ((step, context),) = waiter._callbacks
-        except (TypeError, ValueError):  # nobody waits yet, or several do: they are the loop's to call
+        except (AttributeError, TypeError, ValueError):  # nobody waits yet, or several, or it is of another make
             waiter.set_result(result)
             return
         waiter.remove_done_callback(step)
