@@ -8,11 +8,10 @@ from typing import Any
 import redis
 
 import aiodlock
-from aiodlock.backends.redis.scripts import load
 from aiodlock.testing.servers import RedisServer
 from tests.faults.visits import until_in_line
 
-__all__ = ["ask", "in_line", "left_on", "load_scripts"]
+__all__ = ["ask", "in_line", "left_on"]
 
 _LOOKS = 40
 
@@ -21,12 +20,6 @@ def ask(server: RedisServer, *command: str) -> Any:
     """Ask the server as its administrator, on a connection of its own."""
     with redis.Redis(port=server.port, decode_responses=True) as admin:
         return admin.execute_command(*command)
-
-
-def load_scripts(server: RedisServer) -> None:
-    """Have the scripts of the line there, so that the first verb is not answered by a question for its script."""
-    for name in ("join", "leave", "renew"):
-        ask(server, "SCRIPT", "LOAD", load(name).text)
 
 
 async def in_line(server: RedisServer, key: str, count: int) -> None:

@@ -13,11 +13,12 @@ from aiodlock.errors import AcquireTimeoutError
 from aiodlock.testing.history import Event, Recorder, check_exclusion, check_fencing, stays
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
-from tests.faults.redis.admin import left_on, load_scripts
+from tests.faults.redis.admin import left_on
 from tests.faults.redis.clients import two_clients
 from tests.faults.twins import TWINS
 from tests.faults.visits import believe, kept_by, until_in_line
 from tests.fuzz.twins import broken
+from tests.integration.redis.scripts import load_scripts
 
 JOIN = load("join").sha.encode()
 

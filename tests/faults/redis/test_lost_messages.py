@@ -16,11 +16,12 @@ from aiodlock.testing.processes import WorkerFailedError
 from aiodlock.testing.proxy import FaultProxy, Rule
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge
-from tests.faults.redis.admin import ask, left_on, load_scripts
+from tests.faults.redis.admin import ask, left_on
 from tests.faults.redis.clients import through, two_clients
 from tests.faults.twins import TWINS
 from tests.faults.visits import KINDS, kept_by, visit
 from tests.fuzz.twins import broken
+from tests.integration.redis.scripts import load_scripts
 
 TTL = 30.0  # far longer than a run, so that no orphan ends by itself
 VISITS = 4  # of each task

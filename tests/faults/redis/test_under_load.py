@@ -13,11 +13,12 @@ from aiodlock.testing.processes import WorkerFailedError
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge
-from tests.faults.redis.admin import ask, left_on, load_scripts
+from tests.faults.redis.admin import ask, left_on
 from tests.faults.redis.clients import through
 from tests.faults.twins import TWINS
 from tests.faults.visits import KINDS
 from tests.fuzz.twins import broken
+from tests.integration.redis.scripts import load_scripts
 
 KILL = ("CLIENT", "KILL", "TYPE", "pubsub")  # every client of ours has subscribed
 FLUSH = ("SCRIPT", "FLUSH")

@@ -27,6 +27,7 @@ from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import IndependentMasters, TlsRedisServer, require
 from aiodlock.testing.servers.resp import ask
 from tests.integration.redis.conftest import until
+from tests.integration.redis.scripts import load_scripts
 from tests.integration.redlock.conftest import Connect, node_address, rows_on, taken, ticket, until_empty, until_shown
 
 
@@ -187,6 +188,12 @@ async def test_without_writing_back_a_fence_goes_back(
 # --- late and lost requests ----------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def scripts_are_loaded(shared_masters: IndependentMasters) -> None:
+    for node in shared_masters.nodes:
+        load_scripts(node)
+
+
 async def arrive_late(connect: Connect, proxies: list[FaultProxy], key: str) -> None:
     """Let the joins of two servers arrive after the try that sent them was given up."""
     locks = await connect(proxies, limit=5.0)
@@ -209,6 +216,7 @@ async def arrive_late(connect: Connect, proxies: list[FaultProxy], key: str) -> 
         await asyncio.to_thread(one.deliver)
 
 
+@pytest.mark.usefixtures("scripts_are_loaded")
 async def test_a_join_that_arrives_late_stands_nowhere(
     connect: Connect, shared_masters: IndependentMasters, proxies: list[FaultProxy], key: str
 ) -> None:
@@ -217,6 +225,7 @@ async def test_a_join_that_arrives_late_stands_nowhere(
         assert await rows_on(node, key) == []
 
 
+@pytest.mark.usefixtures("scripts_are_loaded")
 async def test_without_burying_it_stays_as_an_orphan(
     connect: Connect,
     shared_masters: IndependentMasters,
