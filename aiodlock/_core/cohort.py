@@ -63,7 +63,7 @@ class Cohort(Tickets):
                 return self._own(place, now)
         return None
 
-    def queue(self, waiter: Waiter, *, stand: bool = True) -> None:
+    def queue(self, waiter: Waiter, stand: bool = True) -> None:
         """Wait behind the others; with *stand* false, without a ticket for it until the next balance()."""
         engine = self.engine
         if engine.waiting >= engine.most_waiters:
@@ -121,12 +121,11 @@ class Cohort(Tickets):
         if place.state is not INSIDE:
             return place.leave()
         if self.waiters:
-            if self._hand_on(place, now):
-                return None
-        elif self._linger and not place.company and now < place.until:
+            return None if self._hand_on(place, now) else self._retire_place(place, now)
+        if self._linger and not place.company and now < place.until:
             self._keep(place, now)
             return None
-        return self._retire_place(place, now)
+        return self._let_go(place)
 
     # --- a place reports ---------------------------------------------------------------------------------------
 
@@ -134,7 +133,7 @@ class Cohort(Tickets):
         """Hear that *place* is inside: renew it first where little is left, else hand it out."""
         self.standing.pop(place, None)
         self.inside[place] = None
-        has_time = place.deadline - now >= place.life / 2
+        has_time = place.deadline - now >= 0.5 * place.life
         if not has_time or not (self.renews or place.is_confirmed):
             self.engine.renew([place])
         if has_time:
@@ -232,14 +231,15 @@ class Cohort(Tickets):
         while waiters:
             waiter = waiters.popleft()
             if not waiter.done():
-                engine = self.engine
+                engine, hold = self.engine, self._hold
                 engine.waiting -= 1
                 place.fence = fence = place.fence + 1
-                own = self._hold(self, place, fence, now)
+                own = hold(self, place, fence, now)
                 place.holds = (own,)
                 if fence == place.last_fence or engine.is_loud:
                     self._mark_rare(own)
-                engine.give(waiter, own)
+                give = engine.give
+                give(waiter, own)
                 return True
             self.dead -= 1
         return False
@@ -272,7 +272,10 @@ class Cohort(Tickets):
 
     def _let_go(self, place: Place) -> asyncio.Future[None]:
         left = place.leave()
-        self.disown(place)
+        if self.open:
+            self.disown(place)
+        else:
+            self.inside.pop(place, None)
         if self.waiters or self.tries or self.standing:
             self.balance()
         return left

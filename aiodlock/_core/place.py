@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Place", "PlaceState"]
 
 SHORTEST_LOOK = 0.001  # a server that says "at once" again and again is not asked in a hot loop
+THIRD, THIRTY_SECOND = 1 / 3, 1 / 32  # of a life: every section asks for them, and to divide takes ten times as long
 FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up to a third of the life
 
 
@@ -136,7 +137,7 @@ class Place:
         if self.asked_since is None:
             self.asked_since = sent_at
         self.unanswered += 1
-        engine.watchdog.watch(self, sent_at + life / 3, life / 32)
+        engine.watchdog.watch(self, sent_at + THIRD * life, THIRTY_SECOND * life)
         engine.work.see(verb, partial(self._joined, sent_at))
 
     def join_later(self, failed: Place) -> None:
@@ -302,10 +303,10 @@ class Place:
             if self.state is not GONE:
                 self._failed_to_join(answer)
             return
-        engine = self.engine
-        now = engine.now()
+        engine, clock = self.engine, self.engine.now
+        now = clock()
         self.unanswered -= 1
-        engine.grant += (now - sent_at - engine.grant) / 8
+        engine.grant += (now - sent_at - engine.grant) * 0.125
         self.instead_of = None
         if self.state is not GONE:
             self._hear(sent_at, now, answer)
@@ -331,10 +332,9 @@ class Place:
         if self.state is INSIDE:
             if isinstance(answer, Inside):
                 self._stay(deadline_of(sent_at, answer.remaining), answer)
-        elif self.state is WAITING:
-            if isinstance(answer, Waiting):
-                self._wait(sent_at, now, answer)
-                return
+        elif isinstance(answer, Waiting):
+            self._wait(sent_at, now, answer)
+        else:
             if not cohort.renews:
                 self.lease_until = sent_at + self.ticket.ttl
             if answer.company:
@@ -368,7 +368,7 @@ class Place:
         self.fence = first = epoch << COUNT_BITS
         self.last_fence = first + LAST_COUNT
         self.life, self.deadline, self.company_since = life, deadline, now
-        self.until = deadline - life / 3
+        self.until = deadline - THIRD * life
         if self.company or self.asked_to_go or self.cohort.assumes_company:
             self.set_until()
         if self.slot is None or self.slot > deadline - 0.6 * life:  # planned for its join, late for a shorter life
@@ -396,11 +396,12 @@ class Place:
 
     def _left(self, answer: BackendError | None) -> None:
         engine = self.engine
-        if isinstance(answer, BackendError):
+        if answer is not None:
             if not engine.is_over and engine.now() < self.over_at:
                 self._plan_retry()
                 return
             engine.emit(LeaveUnconfirmed(*self.ticket.line))
         engine.leaving.discard(self)
         if self.left is not None and not self.left.done():
-            engine.give(self.left, None)
+            give = engine.give
+            give(self.left, None)

@@ -21,12 +21,13 @@ class Supervisor:
     def __init__(self, report: Callable[[BaseException], None]) -> None:
         self._report = report
         self._work: set[asyncio.Future[Any]] = set()
+        self._otherwise = self._failed  # looked up here, not for every verb
 
     def see(self, work: Awaitable[T], done: Callable[[T | BackendError], None]) -> None:
         """See *work* through and give *done* its result, or the error that stands for it: at once from a `Reply`."""
         if isinstance(work, Reply) and work.made is None:
             work.then = done
-            work.otherwise = self._failed
+            work.otherwise = self._otherwise
         else:
             self.own(work, done)
 

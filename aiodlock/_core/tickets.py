@@ -30,6 +30,9 @@ class Tickets(Waiters):
 
     __slots__ = (
         "_retries",
+        "_size",
+        "_ttl",
+        "_weight",
         "holder",
         "inside",
         "line",
@@ -48,7 +51,8 @@ class Tickets(Waiters):
         self.line = line
         self.shape = shape
         self.policy = policy
-        self.size = shape.size
+        self.size = shape.size  # of the line, as last heard
+        self._weight, self._size, self._ttl = shape.weight, shape.size, policy.ttl  # of our tickets
         self.most = self._at_most(shape.size)
         self.retired = False  # whoever comes asks for another
         self.standing: dict[Place, None] = {}
@@ -172,11 +176,11 @@ class Tickets(Waiters):
     def _at_most(self, size: int) -> int:
         return max(1, size // self.shape.weight) if self.policy.shares else 1
 
-    def _stand(self, *, instead_of: Place | None = None, failed: Place | None = None) -> None:
+    def _stand(self, instead_of: Place | None = None, failed: Place | None = None) -> None:
         """Stand in line with a new ticket, after a pause where it is one more try of a place that *failed*."""
-        engine, ticket = self.engine, self._ticket()
+        engine, now, ticket = self.engine, self.engine.now, self._ticket()
         queues = self._retries is None and (not self.tries or self.live() > 0)  # who only tries does not stay in line
-        sent_at, verb = engine.now(), None
+        sent_at, verb = now(), None
         if failed is None:  # It is sent first of all: what is done meanwhile costs whoever waits no time.
             old = instead_of.ticket.id if instead_of is not None else None
             verb = engine.backend.join(ticket, queue=queues, instead_of=old)
@@ -189,8 +193,9 @@ class Tickets(Waiters):
             place.join_later(failed)
 
     def _ticket(self) -> Ticket:
-        engine, shape = self.engine, self.shape
-        return Ticket(self.line, engine.new_id(), shape.weight, shape.size, self.policy.ttl, engine.name)
+        engine = self.engine
+        new_id = engine.new_id
+        return Ticket(self.line, new_id(), self._weight, self._size, self._ttl, engine.name)
 
     def _too_heavy(self) -> LockError:
         line, weight = self.line, self.shape.weight

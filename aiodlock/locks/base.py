@@ -91,7 +91,7 @@ class Synchronizer(Generic[_HoldT]):
             self._client._at_work()  # raises in another loop; to ask which one it is would cost a system call
         if cohort.retired:
             cohort = self._enlist()
-        if task in cohort.owners and (held := self._held_by(task, cohort.engine)) is not None:
+        if cohort.owners.get(task) is not None and (held := self._held_by(task, cohort.engine)) is not None:
             hold = self._again(held)
             hold._begin_block(task)
             return cast("_HoldT", hold)
@@ -122,7 +122,8 @@ class Synchronizer(Generic[_HoldT]):
         own = owners.get(task)
         if own is not None and own._simple:
             cohort, place = own._cohort, own._place
-            now = cohort.engine.now()
+            clock = cohort.engine.now
+            now = clock()
             if now < place.deadline:
                 own._state = RELEASED
                 del owners[task]

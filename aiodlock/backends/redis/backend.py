@@ -36,10 +36,10 @@ from aiodlock.backends.redis.node import Node, Where
 from aiodlock.backends.redis.request import Decode, Request
 from aiodlock.backends.redis.route import Route, Single
 from aiodlock.backends.redis.scripts import (
+    LENGTHS,
     Script,
     bulk,
     joined,
-    length,
     load,
     micros,
     to_answer,
@@ -103,14 +103,15 @@ class Lines:
         else:
             key, packed, rest, decode = self._pack_join(*terms, queue=queue, instead_of=instead_of or "")
         ticket_id = ticket.id.encode()
-        payload = b"".join((length(len(ticket_id)), ticket_id, rest))
+        payload = b"".join((LENGTHS[len(ticket_id)], ticket_id, rest))
         return self._route.grant(key, Request(payload, decode, _JOIN, packed))
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
         remembered = micros(tombstone_life(ticket.ttl)) if bury else 0
-        key, packed, rest = self._to_leave(ticket.line, remembered)
+        to_leave = self._to_leave
+        key, packed, rest = to_leave(ticket.line, remembered)
         ticket_id = ticket.id.encode()
-        payload = b"".join((length(len(ticket_id)), ticket_id, rest))
+        payload = b"".join((LENGTHS[len(ticket_id)], ticket_id, rest))
         return self._route.take(key, Request(payload, to_none, _LEAVE, packed))
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:

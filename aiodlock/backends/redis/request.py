@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -16,7 +15,7 @@ __all__ = ["Decode", "Request", "merged", "packed"]
 _T = TypeVar("_T")
 Decode: TypeAlias = Callable[[Any, int], _T]
 
-_KEY, _PAYLOAD, _SCRIPT, _NAME = map(attrgetter, ("key", "payload", "script", "name"))
+_NAME = attrgetter("name")
 
 
 class Request(Reply[_T]):
@@ -44,13 +43,17 @@ class Request(Reply[_T]):
 
 def merged(requests: list[Request[Any]]) -> list[list[Request[Any]]]:
     """Put verbs of one script together: leaves first, as they let others in. Nothing moves past a whole command."""
-    if all(map(_KEY, requests)):
-        return _by_script(requests)
     calls: list[list[Request[Any]]] = []
-    for is_verb, group in groupby(requests, _is_verb):
-        some = [*group]
-        calls += _by_script(some) if is_verb else [[request] for request in some]
-    return calls
+    verbs: dict[Script | None, list[Request[Any]]] = {}
+    for request in requests:
+        if not request.key:
+            calls += [*_leaves_first(verbs), [request]]
+            verbs = {}
+        elif request.script in verbs:
+            verbs[request.script].append(request)
+        else:
+            verbs[request.script] = [request]
+    return calls + _leaves_first(verbs)
 
 
 def packed(call: list[Request[Any]]) -> bytes:
@@ -60,18 +63,12 @@ def packed(call: list[Request[Any]]) -> bytes:
         return first.payload
     if count == 1:  # whoever is alone does not wait for more than that
         return b"".join((_head(first.script, 1), first.key, first.payload))
-    return b"".join((_head(first.script, count), *map(_KEY, call), *map(_PAYLOAD, call)))
+    keys, payloads = [request.key for request in call], [request.payload for request in call]
+    return b"".join((_head(first.script, count), *keys, *payloads))
 
 
-def _by_script(verbs: list[Request[Any]]) -> list[list[Request[Any]]]:
-    scripts = set(map(_SCRIPT, verbs))
-    if len(scripts) == 1:
-        return [verbs]
-    return [[verb for verb in verbs if verb.script is script] for script in sorted(scripts, key=_NAME, reverse=True)]
-
-
-def _is_verb(request: Request[Any]) -> bool:
-    return bool(request.key)
+def _leaves_first(verbs: dict[Script | None, list[Request[Any]]]) -> list[list[Request[Any]]]:
+    return [verbs[script] for script in sorted(verbs, key=_NAME, reverse=True)]
 
 
 @cache

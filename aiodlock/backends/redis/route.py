@@ -71,11 +71,13 @@ class Single:
         return self._channel
 
     def take(self, key: bytes, request: Request[_T]) -> Request[_T]:
-        self._node.take(request)
+        take = self._node.take
+        take(request)
         return request
 
     def grant(self, key: bytes, request: Request[_T]) -> Request[_T]:
-        self._grants.take(request)
+        take = self._grants.take
+        take(request)
         return request
 
     def masters(self) -> Sequence[Node]:

@@ -13,11 +13,11 @@ from typing import Any
 from aiodlock._core.line import Answer, Gone, GoneWhy, Inside, LineId, Row, TicketId, Waiting
 
 __all__ = [
+    "LENGTHS",
     "Script",
     "bulk",
     "command",
     "joined",
-    "length",
     "load",
     "micros",
     "to_answer",
@@ -38,16 +38,14 @@ _WHY = {
 }
 
 
+LENGTHS = tuple(b"$%d\r\n" % size for size in range(1024))
+"""What a packed argument begins with, by its size."""
+
+
 def bulk(value: bytes | str | int) -> bytes:
     """Return one packed argument of a command."""
     raw = value if isinstance(value, bytes) else str(value).encode()
     return b"$%d\r\n%b\r\n" % (len(raw), raw)
-
-
-@cache
-def length(size: int) -> bytes:
-    """Return what a packed argument of *size* bytes begins with."""
-    return b"$%d\r\n" % size
 
 
 def command(*arguments: bytes | str | int) -> bytes:

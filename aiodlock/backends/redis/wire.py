@@ -268,7 +268,8 @@ class Link(asyncio.Protocol):
                     self._refused(request, str(reply))
                     continue
                 try:
-                    answer = request.decode(reply, via)
+                    decode = request.decode
+                    answer = None if decode is to_none else decode(reply, via)
                 except Exception as error:
                     request.fail(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
                     continue

@@ -87,8 +87,8 @@ async def test_who_gets_no_answer_is_not_told_of_a_former_holder(locks: LockClie
 
 async def test_a_client_that_forgets_at_once_is_found(locks: LockClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin."""
-    drop_idle, disown = locks._at_work()._drop_idle, Cohort.disown
-    monkeypatch.setattr(Cohort, "disown", lambda self, place: [disown(self, place), drop_idle()])
+    drop_idle, let_go = locks._at_work()._drop_idle, Cohort._let_go
+    monkeypatch.setattr(Cohort, "_let_go", lambda self, place: (let_go(self, place), drop_idle())[0])
     first, second = await cohorts_of_two(locks)
     assert first is not second
 
