@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiodlock._core.hold import Hold
 from aiodlock._core.line import LineId, waiting_life
 from aiodlock._core.ownership import LEASE_ENDED
-from aiodlock._core.place import INSIDE, Place
+from aiodlock._core.place import INSIDE, THIRD, Place
 from aiodlock._core.tickets import Tickets
 from aiodlock._core.wake import Waiter
 from aiodlock.events import HoldRevoked
@@ -40,11 +40,11 @@ class Shape(NamedTuple):
 class Cohort(Tickets):
     """Local tasks in one line with one weight and policy, and the tickets they share."""
 
-    __slots__ = ("__weakref__", "_hold", "_linger", "assumes_company", "owners", "renews", "waiting_life")
+    __slots__ = ("__weakref__", "_hold", "_linger", "_shares", "assumes_company", "owners", "renews", "waiting_life")
 
     def __init__(self, engine: Engine, line: LineId, *, shape: Shape, policy: Policy) -> None:
         super().__init__(engine, line, shape=shape, policy=policy)
-        self._hold = shape.hold
+        self._hold, self._shares = shape.hold, shape.shared
         self.renews = policy.renew
         self._linger = policy.linger
         self.waiting_life = waiting_life(policy.ttl)
@@ -56,11 +56,12 @@ class Cohort(Tickets):
     def grab(self) -> Hold | None:
         """Enter at once where a place of ours is free and nobody waits for it."""
         if self.open and not (self.waiters and self.live()):
-            place, now = self.open[-1], self.engine.now()
-            if now < place.until:
-                if not self.shape.shared:
-                    self.open.pop()
-                return self._own(place, now)
+            place, clock = self.open.pop(), self.engine.now
+            now = clock()
+            has_time = now < place.until
+            if self._shares or not has_time:
+                self.open.append(place)
+            return self._own(place, now) if has_time else None
         return None
 
     def queue(self, waiter: Waiter, stand: bool = True) -> None:
@@ -71,7 +72,7 @@ class Cohort(Tickets):
         engine.waiting += 1
         self.waiters.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
-            self._retire_place(self.open[-1], engine.now())
+            self._retire_place(self.open[-1])
         elif stand and not (self.inside or self.standing or self._retries):
             self.holder = None  # who was inside when we were last here says nothing of now
             self._stand()  # the first who comes: nothing to count
@@ -87,7 +88,7 @@ class Cohort(Tickets):
             return waiter
         self.tries.append(waiter)
         if self.open:  # free, but grab() found too little of its life left
-            self._retire_place(self.open[-1], self.engine.now())
+            self._retire_place(self.open[-1])
         else:
             self.balance()
         return waiter
@@ -120,12 +121,15 @@ class Cohort(Tickets):
         place.holds = ()
         if place.state is not INSIDE:
             return place.leave()
-        if self.waiters:
-            return None if self._hand_on(place, now) else self._retire_place(place, now)
-        if self._linger and not place.company and now < place.until:
-            self._keep(place, now)
+        if self.waiters and self._hand_on(place, now):
             return None
-        return self._let_go(place)
+        if self._linger and not self.waiters and not place.company and now < place.until:  # in case somebody comes
+            place.idle_until = until = now + self._linger
+            self.open.append(place)
+            if place.slot is None or place.slot > until:
+                self.engine.watchdog.watch(place, min(until, now + THIRD * place.life))
+            return None
+        return self._retire_place(place) if self.waiters else self._let_go(place)
 
     # --- a place reports ---------------------------------------------------------------------------------------
 
@@ -152,7 +156,7 @@ class Cohort(Tickets):
         attempt = self.next_attempt() if self.tries and not self.live() else None
         if attempt is None:
             if not self._hand_on(place, now):
-                self._retire_place(place, now)
+                self._retire_place(place)
         else:
             self.engine.give(attempt, self._own(place, now))
         if self.tries:
@@ -214,7 +218,8 @@ class Cohort(Tickets):
 
     def _own(self, place: Place, now: float) -> Hold:
         place.fence = fence = place.fence + 1
-        own = self._hold(self, place, fence, now)
+        hold = self._hold
+        own = hold(self, place, fence, now)
         place.holds = (own,)
         if fence == place.last_fence or self.engine.is_loud:
             self._mark_rare(own)
@@ -249,11 +254,8 @@ class Cohort(Tickets):
         if own.fence == own._place.last_fence:
             own._place.until = 0.0  # the fence's count is used up: so is the batch
 
-    def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
-        """Decide what becomes of a place that is not handed on: kept a while, replaced, or left."""
-        if self._linger and not self.live() and not place.company and now < place.until:
-            self._keep(place, now)
-            return None
+    def _retire_place(self, place: Place) -> asyncio.Future[None] | None:
+        """Decide what becomes of a place that is not handed on: it is replaced, or left."""
         if self.waiters:
             self.disown(place)
             # One in doubt has to be buried: it cannot be replaced in one step.
@@ -262,13 +264,6 @@ class Cohort(Tickets):
                 self._stand(instead_of=place)
                 return None
         return self._let_go(place)
-
-    def _keep(self, place: Place, now: float) -> None:
-        """Stay inside a while in case somebody comes."""
-        place.idle_until = until = now + self._linger
-        self.open.append(place)
-        if place.slot is None or place.slot > until:
-            self.engine.watchdog.watch(place, min(until, now + place.life / 3))
 
     def _let_go(self, place: Place) -> asyncio.Future[None]:
         left = place.leave()

@@ -28,7 +28,11 @@ class SharedCohort(Cohort):
         del _readers(place)[hold]
         if place.holds:
             return None
-        return self._retire_place(place, now) if place.state is INSIDE else place.leave()
+        if self.waiters and place.state is INSIDE:  # they stand with a ticket of their own
+            return self._retire_place(place)
+        if place in self.open:
+            self.open.remove(place)
+        return super().give_back(hold, now)
 
     def serve(self, place: Place, now: float) -> None:
         """Let everybody in who waits, and whoever comes while nobody else does."""
@@ -71,13 +75,13 @@ class SharedCohort(Cohort):
             self._mark_rare(own)
         return own
 
-    def _retire_place(self, place: Place, now: float) -> asyncio.Future[None] | None:
+    def _retire_place(self, place: Place) -> asyncio.Future[None] | None:
         if place.holds:  # too little is left of its life for another reader, or its count is used up
             self._close(place)
             return None
         if place in self.open:
             self.open.remove(place)
-        return super()._retire_place(place, now)
+        return super()._retire_place(place)
 
     def _close(self, place: Place) -> None:
         self.open.remove(place)

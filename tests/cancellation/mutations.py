@@ -58,9 +58,9 @@ def _stands_in_the_place_of_one_in_doubt(patch: pytest.MonkeyPatch) -> None:
     """Replace a ticket without burying it, whatever is still on its way."""
     retire = Cohort._retire_place
 
-    def retire_place(self: Cohort, place: Place, now: float) -> Any:
+    def retire_place(self: Cohort, place: Place) -> Any:
         place.unanswered = 0
-        return retire(self, place, now)
+        return retire(self, place)
 
     patch.setattr(Cohort, "_retire_place", retire_place)
 

@@ -374,6 +374,16 @@ async def test_a_lingering_ticket_serves_the_next_task_without_a_request(locks: 
     assert await rows(locks) == []
 
 
+async def test_a_lingering_ticket_serves_the_next_reader_without_a_request(locks: LockClient, faults: Faults) -> None:
+    """The last reader out leaves it behind."""
+    menu = locks.rwlock("menu", linger=15, ttl=30)
+    for _ in range(3):
+        async with menu.read() as hold, asyncio.TaskGroup() as readers:
+            readers.create_task(menu.read().run(hold.check))
+        await asyncio.sleep(10)
+    assert (faults.sent.count("join"), "leave" in faults.sent) == (1, False)
+
+
 async def test_a_lingering_ticket_goes_when_company_comes(locks: LockClient, other: LockClient) -> None:
     """Who waits does not pay for it; who only tries does not see it as free."""
     async with locks.lock("k", linger=60):
