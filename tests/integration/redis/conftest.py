@@ -16,6 +16,7 @@ from aiodlock.backends.redis import RedisBackend
 from aiodlock.backends.redis.scripts import command
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisReplica, RedisServer, require
+from tests.integration.redis.scripts import load_scripts
 from tests.integration.told import Told, kept_open
 
 
@@ -72,6 +73,12 @@ def server() -> Iterator[RedisServer]:
     require(RedisServer)
     with RedisServer() as running:
         yield running
+
+
+@pytest.fixture
+def scripts_are_loaded(server: RedisServer) -> None:
+    """Whatever a test before this one did to the server, or none did."""
+    load_scripts(server)
 
 
 @pytest.fixture

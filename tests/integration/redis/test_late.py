@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aiodlock.testing.servers import RedisServer
 from tests.integration.late import Late
-from tests.integration.redis.scripts import load_scripts
 
 
-@pytest.fixture(autouse=True)
-def scripts_are_loaded(server: RedisServer) -> None:
-    load_scripts(server)
-
-
+@pytest.mark.usefixtures("scripts_are_loaded")
 class TestLate(Late):
     verb = b"EVALSHA"

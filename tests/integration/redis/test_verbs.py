@@ -50,6 +50,7 @@ async def test_the_first_is_inside_for_its_ttl_and_a_second_look_finds_the_same(
     assert 20.0 - MS < again.remaining < 20.0
 
 
+@pytest.mark.usefixtures("scripts_are_loaded")
 async def test_the_epoch_is_the_servers_time_in_ticks(client: Client, ticket: Make) -> None:
     before, answer, after = client.do("TIME"), client.backend.join(ticket()), client.do("TIME")
     low, high = [int(s) * 62_500 + int(us) // 16 for s, us in (await before, await after)]

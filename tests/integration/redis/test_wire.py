@@ -160,6 +160,7 @@ async def test_a_tick_like_the_last_goes_out_in_two_halves(client: Client, monke
     assert writes.sizes == [1, wire._FEW, half, half + 1]
 
 
+@pytest.mark.usefixtures("scripts_are_loaded")
 async def test_who_has_company_lets_the_server_answer_others_first(
     client: Client, connect: Connect, ticket: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
