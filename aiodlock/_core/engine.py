@@ -70,7 +70,7 @@ class Engine:
         self.backend = backend
         self.name = name
         self.clock = clock
-        self.now = clock.now
+        self.now = clock.now  # like `give`: before Python 3.12, what is called often is given a local name first
         self.new_id = _new_ids().__next__  # an id that nobody used or will use
         self.events = events
         self.most_waiters = most_waiters

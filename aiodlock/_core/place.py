@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Place", "PlaceState"]
 
 SHORTEST_LOOK = 0.001  # a server that says "at once" again and again is not asked in a hot loop
-THIRD, THIRTY_SECOND = 1 / 3, 1 / 32  # of a life: every section asks for them, and to divide takes ten times as long
+THIRD, SLACK = 1 / 3, 1 / 32  # of a life: when it is renewed, and how much before; to divide each time is dear
 FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up to a third of the life
 
 
@@ -137,7 +137,7 @@ class Place:
         if self.asked_since is None:
             self.asked_since = sent_at
         self.unanswered += 1
-        engine.watchdog.watch(self, sent_at + THIRD * life, THIRTY_SECOND * life)
+        engine.watchdog.watch(self, sent_at + THIRD * life, SLACK * life)
         engine.work.see(verb, partial(self._joined, sent_at))
 
     def join_later(self, failed: Place) -> None:
@@ -273,7 +273,7 @@ class Place:
 
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
-        until = self.deadline - self.life / 3
+        until = self.deadline - THIRD * self.life
         if self.fence >= self.last_fence or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
@@ -282,8 +282,8 @@ class Place:
 
     def plan_visit(self, now: float) -> None:
         """Be visited when a third of the life is over, at its end, or when somebody's time inside is over."""
-        due, third = self.last_moment, self.life / 3
-        renewal, slack = self.deadline - 2 * third, self.life / 32
+        due, third = self.last_moment, THIRD * self.life
+        renewal, slack = self.deadline - 2 * third, SLACK * self.life
         if renewal <= now + slack:  # it had little left when it was called, or the last renewal gave it nothing
             renewal = now + third
         if self.is_renewed and renewal < due:
@@ -332,9 +332,10 @@ class Place:
         if self.state is INSIDE:
             if isinstance(answer, Inside):
                 self._stay(deadline_of(sent_at, answer.remaining), answer)
-        elif isinstance(answer, Waiting):
-            self._wait(sent_at, now, answer)
-        else:
+        elif self.state is WAITING:  # unless hearing of another size made it leave
+            if isinstance(answer, Waiting):
+                self._wait(sent_at, now, answer)
+                return
             if not cohort.renews:
                 self.lease_until = sent_at + self.ticket.ttl
             if answer.company:
@@ -344,7 +345,7 @@ class Place:
     def _wait(self, sent_at: float, now: float, answer: Waiting) -> None:
         self.believed_at = max(self.believed_at, sent_at)
         self.last = answer.last
-        look_again = max(SHORTEST_LOOK, self.cohort.look_after(min(answer.look_again, self.life / 3)))
+        look_again = max(SHORTEST_LOOK, self.cohort.look_after(min(answer.look_again, THIRD * self.life)))
         self.engine.watchdog.watch(self, now + look_again)
         self.cohort.told_to_wait(answer.holder)
 

@@ -38,8 +38,8 @@ _WHY = {
 }
 
 
-LENGTHS = tuple(b"$%d\r\n" % size for size in range(1024))
-"""What a packed argument begins with, by its size."""
+LENGTHS = tuple(b"$%d\r\n" % size for size in range(256))
+"""What a short packed argument begins with, by its size."""
 
 
 def bulk(value: bytes | str | int) -> bytes:

@@ -269,7 +269,7 @@ class Link(asyncio.Protocol):
                     continue
                 try:
                     decode = request.decode
-                    answer = None if decode is to_none else decode(reply, via)
+                    answer = None if decode is to_none else decode(reply, via)  # half of them are leaves
                 except Exception as error:
                     request.fail(_chained(BackendDataError(f"{self.where}: unexpected answer {reply!r}"), error))
                     continue

@@ -137,6 +137,23 @@ async def test_a_waiter_that_no_longer_fits_is_refused_behind_a_holder_of_its_ow
     await hold.release()
 
 
+async def test_who_is_let_in_when_the_line_shrank_meanwhile_stands_again(
+    locks: LockClient, other: LockClient, faults: Faults
+) -> None:
+    """The answer that says so comes to a ticket that is one too many by then: it has left when it would be inside."""
+    room = locks.semaphore("k", permits=2)
+    hold = await room.acquire()
+    faults.drop_reply("join")
+    second = asyncio.create_task(room.acquire())
+    await asyncio.sleep(0)
+    await other.semaphore("k", permits=2).resize(1)
+    await settle()
+    assert not second.done()
+    await hold.release()
+    await (await second).release()
+    assert not await room.locked()
+
+
 async def test_tries_are_counted_once_for_all_tickets_of_a_client(locks: LockClient, other: LockClient) -> None:
     """Four tasks that retry have as many tries each as one would."""
     all_of_them = await other.semaphore("k", permits=4).acquire(4)
