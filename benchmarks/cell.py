@@ -85,7 +85,7 @@ class Cell:
             "tasks": self.scenario.tasks * self.scenario.processes // count,
             "loop": self.loop,
             "channel": theirs.fileno(),
-            "guard": str(folder / "guard"),
+            "guard": str(folder / "guard") if count > 1 else None,
         }
         with theirs, (folder / "log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(

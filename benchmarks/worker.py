@@ -29,9 +29,10 @@ async def _work(spec: dict[str, Any]) -> None:
         adapter = peer.adapter(spec["url"])
         await adapter.open()
         await channel.tell("open")
-        guard = Guard(Path(spec["guard"]))
+        scenario = SCENARIOS[spec["scenario"]]
+        guard = Guard.of_many(Path(spec["guard"])) if spec["guard"] else Guard.of_one(keys=scenario.keys)
         station = Station(peer, adapter, channel, process=spec["process"], tasks=spec["tasks"], guard=guard)
-        await SCENARIOS[spec["scenario"]].work(station)
+        await scenario.work(station)
         await channel.closed()  # the harness still looks at our connections
     except Exception as error:
         await channel.tell("failed", why=f"{type(error).__name__}: {error}")

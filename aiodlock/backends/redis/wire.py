@@ -28,7 +28,7 @@ OnPush: TypeAlias = Callable[[list[Any], int], None]
 Hear: TypeAlias = Callable[[Callable[[], None]], None]
 OnRefused: TypeAlias = Callable[[Request[Any], str], bool]
 
-_CHUNK, _FEW, MOST = 24, 16, 48  # commands in a write, and verbs in a call: see `_half`
+_CHUNK, _FEW, MOST = 24, 16, 64  # commands in a write, and verbs in a call: see `_half`
 _MOST_IN_FLIGHT = 1024  # commands without a reply; more wait here, unsent
 _MOST_WAITING = 100_000
 _POLITE = 0.5  # seconds that closing waits for the peer
