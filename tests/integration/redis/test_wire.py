@@ -182,20 +182,20 @@ async def test_who_has_company_lets_the_server_answer_others_first(
 async def test_commands_in_flight_are_bounded_and_the_rest_goes_in_order(
     connect: Connect, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_MOST_IN_FLIGHT", 50)
+    monkeypatch.setattr(wire, "_MOST_IN_FLIGHT", 100)
     monkeypatch.setattr(wire, "_MOST_WAITING", 300)
     client = await connect(through(proxy))
     link = link_of(client)
     proxy.half_open()
     asked = [client.do("ECHO", n) for n in range(400)]
-    assert 50 - wire.MOST < len(link._pending) + len(link._out) <= 50
+    assert 100 - wire.MOST < len(link._pending) + len(link._out) <= 100
     sent = len(link._pending) + len(link._out)
     assert len(link._backlog) == 300
-    asked[60].cancel()  # type: ignore[attr-defined]
+    asked[160].cancel()  # type: ignore[attr-defined]
     proxy.heal()
     replies = await asyncio.gather(*asked, return_exceptions=True)
     taken = sent + 300
-    assert [int(r) for r in replies[:taken] if isinstance(r, bytes)] == [n for n in range(taken) if n != 60]
+    assert [int(r) for r in replies[:taken] if isinstance(r, bytes)] == [n for n in range(taken) if n != 160]
     assert all(isinstance(r, BackendUnavailableError) for r in replies[taken:])
     assert not link._pending
 
