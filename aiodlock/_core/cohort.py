@@ -40,7 +40,17 @@ class Shape(NamedTuple):
 class Cohort(Tickets):
     """Local tasks in one line with one weight and policy, and the tickets they share."""
 
-    __slots__ = ("__weakref__", "_hold", "_linger", "_shares", "assumes_company", "owners", "renews", "waiting_life")
+    __slots__ = (
+        "__weakref__",
+        "_hold",
+        "_linger",
+        "_shares",
+        "assumes_company",
+        "overdrawn",
+        "owners",
+        "renews",
+        "waiting_life",
+    )
 
     def __init__(self, engine: Engine, line: LineId, *, shape: Shape, policy: Policy) -> None:
         super().__init__(engine, line, shape=shape, policy=policy)
@@ -49,6 +59,7 @@ class Cohort(Tickets):
         self._linger = policy.linger
         self.waiting_life = waiting_life(policy.ttl)
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
+        self.overdrawn = 0.0  # by how much the last batch was too long: the next one is so much shorter
         self.owners = engine.owners_of(line)
 
     # --- tasks come and go -------------------------------------------------------------------------------------
@@ -260,6 +271,7 @@ class Cohort(Tickets):
             self.disown(place)
             # One in doubt has to be buried: it cannot be replaced in one step.
             if self.live() and self.wanted() > len(self.standing) and not place.unanswered:
+                self.overdrawn = place.overrun
                 place.end()
                 self._stand(instead_of=place)
                 return None

@@ -277,8 +277,14 @@ class Place:
         if self.fence >= self.last_fence or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
-            until = min(until, self.company_since + self.engine.batch)
+            until = min(until, self.company_since + self.engine.batch - self.cohort.overdrawn)
         self.until = until
+
+    @property
+    def overrun(self) -> float:
+        """How long it was handed on beyond its batch: the last section began in time and ended late."""
+        has_batch = self.until and (self.company or self.cohort.assumes_company)
+        return min(max(0.0, self.engine.now() - self.until), self.engine.batch) if has_batch else 0.0
 
     def plan_visit(self, now: float) -> None:
         """Be visited when a third of the life is over, at its end, or when somebody's time inside is over."""

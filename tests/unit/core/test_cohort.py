@@ -24,6 +24,7 @@ from aiodlock import (
     TooManyWaitersError,
 )
 from aiodlock._core.fence import split
+from aiodlock._core.place import Place
 from aiodlock.testing import Faults, LoopClock, settle
 from tests.acceptance import acceptance
 
@@ -114,6 +115,33 @@ async def test_in_company_the_place_is_given_up_after_a_batch(locks: LockClient,
     assert Counter(order) == {"a": 200, "b": 200}
     assert turns >= 10
     assert {"a", "b"} == set(order[:100])
+
+
+async def share_of_time(locks: LockClient, other: LockClient) -> float:
+    """Let two processes want the same line all the time; return how much longer the first was inside in all.
+
+    Its sections do not fit into a batch a whole number of times, those of the other do.
+    """
+    stays, order = {"a": 0.0007, "b": 0.001}, list[str]()
+    await asyncio.gather(
+        *(enter(locks.lock("k"), order, "a", stay=stays["a"]) for _ in range(600)),
+        *(enter(other.lock("k"), order, "b", stay=stays["b"]) for _ in range(600)),
+    )
+    both = Counter(order[: min(len(order) - order[::-1].index(who) for who in stays)])  # until one had enough
+    return both["a"] * stays["a"] / (both["b"] * stays["b"])
+
+
+async def test_a_batch_that_took_too_long_makes_the_next_one_shorter(locks: LockClient, other: LockClient) -> None:
+    """A section may end after its batch; in the long run nobody has more of the line for that."""
+    assert await share_of_time(locks, other) == pytest.approx(1, abs=0.1)
+
+
+async def test_who_does_not_count_what_was_too_long_has_more_of_the_line(
+    locks: LockClient, other: LockClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin."""
+    monkeypatch.setattr(Place, "overrun", 0.0)
+    assert await share_of_time(locks, other) > 1.3
 
 
 async def test_a_batch_ends_with_leave_and_stand_in_one_request(
