@@ -61,8 +61,9 @@ class Cell:
     async def _crew(self, folder: Path) -> AsyncIterator[_Crew]:
         if self.observer is not None:
             self.observer.clean()
-        Guard.lay(folder / "guard", keys=self.scenario.keys)
         count = self.scenario.processes if self.peer.shared else 1
+        if count > 1:
+            Guard.lay(folder / "guard", keys=self.scenario.keys)
         hands: list[tuple[Process, Channel]] = []
         try:
             while len(hands) < count:

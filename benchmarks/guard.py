@@ -20,7 +20,7 @@ class Guard:
 
     @classmethod
     def of_one(cls, *, keys: int) -> Guard:
-        """For one process: a list, which costs a tenth of memory that is shared."""
+        """For one process: a list, which costs half of memory that is shared."""
         return cls([0] * keys)
 
     @classmethod

@@ -46,7 +46,7 @@ class Cohort(Tickets):
         "_linger",
         "_shares",
         "assumes_company",
-        "overdrawn",
+        "overrun",
         "owners",
         "renews",
         "waiting_life",
@@ -59,7 +59,7 @@ class Cohort(Tickets):
         self._linger = policy.linger
         self.waiting_life = waiting_life(policy.ttl)
         self.assumes_company = not isinstance(policy.waiting, Push) or not engine.backend.capabilities.pushes
-        self.overdrawn = 0.0  # by how much the last batch was too long: the next one is so much shorter
+        self.overrun = 0.0  # by which part the last batch was too long: the next one is so much shorter
         self.owners = engine.owners_of(line)
 
     # --- tasks come and go -------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Cohort(Tickets):
             self.disown(place)
             # One in doubt has to be buried: it cannot be replaced in one step.
             if self.live() and self.wanted() > len(self.standing) and not place.unanswered:
-                self.overdrawn = place.overrun
+                self.overrun = place.overrun
                 place.end()
                 self._stand(instead_of=place)
                 return None

@@ -34,6 +34,7 @@ __all__ = ["Place", "PlaceState"]
 
 SHORTEST_LOOK = 0.001  # a server that says "at once" again and again is not asked in a hot loop
 THIRD, SLACK = 1 / 3, 1 / 32  # of a life: when it is renewed, and how much before; to divide each time is dear
+MOST_OVERRUN = 0.9  # of a batch that was too long: the next one is not too short for a section to begin
 FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up to a third of the life
 
 
@@ -277,14 +278,15 @@ class Place:
         if self.fence >= self.last_fence or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
-            until = min(until, self.company_since + self.engine.batch - self.cohort.overdrawn)
+            until = min(until, self.company_since + self.engine.batch * (1 - self.cohort.overrun))
         self.until = until
 
     @property
     def overrun(self) -> float:
-        """How long it was handed on beyond its batch: the last section began in time and ended late."""
-        has_batch = self.until and (self.company or self.cohort.assumes_company)
-        return min(max(0.0, self.engine.now() - self.until), self.engine.batch) if has_batch else 0.0
+        """By which part of a batch it was handed on too long: its last section began in time and ended late."""
+        if not self.until or not (self.company or self.cohort.assumes_company):
+            return 0.0
+        return min(max(0.0, self.engine.now() - self.until) / self.engine.batch, MOST_OVERRUN)
 
     def plan_visit(self, now: float) -> None:
         """Be visited when a third of the life is over, at its end, or when somebody's time inside is over."""

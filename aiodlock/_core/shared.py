@@ -79,8 +79,6 @@ class SharedCohort(Cohort):
         if place.holds:  # too little is left of its life for another reader, or its count is used up
             self._close(place)
             return None
-        if place in self.open:
-            self.open.remove(place)
         return super()._retire_place(place)
 
     def _close(self, place: Place) -> None:

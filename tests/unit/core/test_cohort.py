@@ -23,6 +23,7 @@ from aiodlock import (
     Retry,
     TooManyWaitersError,
 )
+from aiodlock._core import place as place_module
 from aiodlock._core.fence import split
 from aiodlock._core.place import Place
 from aiodlock.testing import Faults, LoopClock, settle
@@ -142,6 +143,30 @@ async def test_who_does_not_count_what_was_too_long_has_more_of_the_line(
     """The broken twin."""
     monkeypatch.setattr(Place, "overrun", 0.0)
     assert await share_of_time(locks, other) > 1.3
+
+
+async def turns_of_long_sections(locks: LockClient, other: LockClient, faults: Faults) -> int:
+    """Let two processes have sections of several batches; return how often the first stood in line for its twenty."""
+    await asyncio.gather(
+        *(enter(locks.lock("k"), [], "a", stay=0.01) for _ in range(20)),
+        *(enter(other.lock("k"), [], "b", stay=0.01) for _ in range(20)),
+    )
+    return faults.sent.count("join")
+
+
+async def test_however_long_a_section_was_the_next_turn_is_used(
+    locks: LockClient, other: LockClient, faults: Faults
+) -> None:
+    """Whoever gets inside serves somebody: a turn that is given back unused would keep everybody waiting."""
+    assert await turns_of_long_sections(locks, other, faults) == 20
+
+
+async def test_who_gives_back_turns_unused_is_found(
+    locks: LockClient, other: LockClient, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin: a whole batch is taken off."""
+    monkeypatch.setattr(place_module, "MOST_OVERRUN", 1.0)
+    assert await turns_of_long_sections(locks, other, faults) > 30
 
 
 async def test_a_batch_ends_with_leave_and_stand_in_one_request(
