@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import hiredis
 
-from aiodlock._core.line import LineId, Ticket, TicketId
+from aiodlock._core.line import LineId, Ticket, TicketId, Wish
 from aiodlock.backends.redis.backend import Lines
 from aiodlock.backends.redis.calls import Calls
 from aiodlock.backends.redis.keys import Keys
@@ -60,7 +60,8 @@ def own_scripts(url: str, *, in_flight: int, pairs: int) -> float:
 
 def _packed(pairs: int) -> list[bytes]:
     lines = Lines(cast("Route", _Packing()), Calls(Keys(), pushes=True), address="")
-    tickets = [Ticket(LineId("lock", f"limit-{n % _KEYS}"), TicketId(f"{n:016x}"), owner="limit") for n in range(pairs)]
+    wishes = [Wish(LineId("lock", f"limit-{n}"), owner="limit") for n in range(_KEYS)]
+    tickets = [Ticket(wishes[n % _KEYS], TicketId(f"{n:016x}")) for n in range(pairs)]
     verbs: list[Awaitable[Any]] = [verb for ticket in tickets for verb in (lines.join(ticket), lines.leave(ticket))]
     return cast("list[bytes]", verbs)
 

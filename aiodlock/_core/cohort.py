@@ -44,7 +44,6 @@ class Cohort(Tickets):
         "__weakref__",
         "_hold",
         "_linger",
-        "_shares",
         "assumes_company",
         "overrun",
         "owners",
@@ -54,7 +53,7 @@ class Cohort(Tickets):
 
     def __init__(self, engine: Engine, line: LineId, *, shape: Shape, policy: Policy) -> None:
         super().__init__(engine, line, shape=shape, policy=policy)
-        self._hold, self._shares = shape.hold, shape.shared
+        self._hold = shape.hold
         self.renews = policy.renew
         self._linger = policy.linger
         self.waiting_life = waiting_life(policy.ttl)
@@ -69,10 +68,10 @@ class Cohort(Tickets):
         if self.open and not (self.waiters and self.live()):
             place, clock = self.open.pop(), self.engine.now
             now = clock()
-            has_time = now < place.until
-            if self._shares or not has_time:
-                self.open.append(place)
-            return self._own(place, now) if has_time else None
+            if now < place.until:
+                hold = self._hold
+                return hold(self, place, now)
+            self.open.append(place)
         return None
 
     def queue(self, waiter: Waiter, stand: bool = True) -> None:
@@ -132,15 +131,18 @@ class Cohort(Tickets):
         place.holds = ()
         if place.state is not INSIDE:
             return place.leave()
-        if self.waiters and self._hand_on(place, now):
-            return None
-        if self._linger and not self.waiters and not place.company and now < place.until:  # in case somebody comes
+        if self.waiters:
+            if self._hand_on(place, now):
+                return None
+            if self.waiters:
+                return self._retire_place(place)
+        if self._linger and not place.company and now < place.until:  # in case somebody comes
             place.idle_until = until = now + self._linger
             self.open.append(place)
             if place.slot is None or place.slot > until:
                 self.engine.watchdog.watch(place, min(until, now + THIRD * place.life))
             return None
-        return self._retire_place(place) if self.waiters else self._let_go(place)
+        return self._let_go(place)
 
     # --- a place reports ---------------------------------------------------------------------------------------
 
@@ -156,20 +158,19 @@ class Cohort(Tickets):
 
     def confirmed(self, place: Place) -> None:
         """Hear that *place* is inside for its full ttl: its batch begins when it is handed out, not when called."""
-        if not place.served:
+        if not place.was_served:
             place.company_since = now = self.engine.now()
             place.set_until()
             self.serve(place, now)
 
     def serve(self, place: Place, now: float) -> None:
         """Hand a fresh place to the first who waits."""
-        place.served = True
-        attempt = self.next_attempt() if self.tries and not self.live() else None
-        if attempt is None:
-            if not self._hand_on(place, now):
+        if not self._hand_on(place, now):
+            attempt = None if self.live() else self.next_attempt()
+            if attempt is None:
                 self._retire_place(place)
-        else:
-            self.engine.give(attempt, self._own(place, now))
+            else:
+                self.engine.give(attempt, self._hold(self, place, now))
         if self.tries:
             self.answer_tries()
         if self.waiters or self.standing:
@@ -227,19 +228,10 @@ class Cohort(Tickets):
 
     # --- inner -------------------------------------------------------------------------------------------------
 
-    def _own(self, place: Place, now: float) -> Hold:
-        place.fence = fence = place.fence + 1
-        hold = self._hold
-        own = hold(self, place, fence, now)
-        place.holds = (own,)
-        if fence == place.last_fence or self.engine.is_loud:
-            self._mark_rare(own)
-        return own
-
     def _hand_on(self, place: Place, now: float) -> bool:
         """Hand *place* to the next who waits; return whether there is one, and time for it.
 
-        Every hand-off comes here, so what `next_waiter` and `_own` do is written out.
+        Every hand-off comes here, so what `next_waiter` does is written out.
         """
         waiters = self.waiters
         if now >= place.until:
@@ -249,21 +241,11 @@ class Cohort(Tickets):
             if not waiter.done():
                 engine, hold = self.engine, self._hold
                 engine.waiting -= 1
-                place.fence = fence = place.fence + 1
-                own = hold(self, place, fence, now)
-                place.holds = (own,)
-                if fence == place.last_fence or engine.is_loud:
-                    self._mark_rare(own)
                 give = engine.give
-                give(waiter, own)
+                give(waiter, hold(self, place, now))
                 return True
             self.dead -= 1
         return False
-
-    def _mark_rare(self, own: Hold) -> None:
-        own._simple = False
-        if own.fence == own._place.last_fence:
-            own._place.until = 0.0  # the fence's count is used up: so is the batch
 
     def _retire_place(self, place: Place) -> asyncio.Future[None] | None:
         """Decide what becomes of a place that is not handed on: it is replaced, or left."""

@@ -9,7 +9,7 @@ import secrets
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 from aiodlock._core.cancel import insist
@@ -30,6 +30,7 @@ from aiodlock._core.line import (
     Ticket,
     TicketGone,
     TicketId,
+    Wish,
 )
 from aiodlock._core.ownership import Owners
 from aiodlock._core.place import FIRST_PAUSE, Place
@@ -57,6 +58,7 @@ T = TypeVar("T")
 
 SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
 MOST_COHORTS = 1024  # of less than five kilobytes each, until those that nobody uses are dropped
+MOST_WISHES = 16_384
 LONGEST_PAUSE = 1.0  # before a verb without an answer is sent again
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
 
@@ -72,6 +74,7 @@ class Engine:
         self.clock = clock
         self.now = clock.now  # like `give`: before Python 3.12, what is called often is given a local name first
         self.new_id = _new_ids().__next__  # an id that nobody used or will use
+        self.wish = lru_cache(MOST_WISHES)(Wish)  # the same one for the same facts
         self.events = events
         self.most_waiters = most_waiters
         self.loop = asyncio.get_running_loop()
@@ -235,7 +238,7 @@ class Engine:
             if place := self.places.get(call.id):
                 place.called(call)
             else:  # Buried: a join of it may still be on its way.
-                self.work.own(self.backend.leave(Ticket(call.line, call.id), bury=True), lambda _: None)
+                self.work.own(self.backend.leave(Ticket.of(call.line, call.id), bury=True), lambda _: None)
         elif isinstance(call, Reconnected):
             self._catch_up()
         elif isinstance(call, Opened):
@@ -343,7 +346,8 @@ class Engine:
 
 
 def _new_ids() -> Iterator[TicketId]:
-    return cast("Iterator[TicketId]", map(f"{secrets.token_hex(8)}-".__add__, map(str, itertools.count(1))))
+    client = secrets.token_hex(8)
+    return cast("Iterator[TicketId]", (f"{client}-{number}" for number in itertools.count(1)))
 
 
 def _done(loop: asyncio.AbstractEventLoop) -> Coroutine[Any, Any, None]:

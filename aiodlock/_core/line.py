@@ -15,8 +15,8 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple, NewType, TypeAlias
+from dataclasses import dataclass, replace
+from typing import NamedTuple, NewType, Self, TypeAlias
 
 __all__ = [
     "WAITING_LIFE",
@@ -37,6 +37,7 @@ __all__ = [
     "TicketGone",
     "TicketId",
     "Waiting",
+    "Wish",
     "admit",
     "deadline_of",
     "tombstone_life",
@@ -55,16 +56,54 @@ class LineId(NamedTuple):
     key: str
 
 
-@dataclass(slots=True, unsafe_hash=True)  # facts as well; frozen, making one would cost three times as much
-class Ticket:
-    """One stand in a line. The id is chosen by the client before the first send and never used for a second stand."""
+@dataclass(frozen=True, slots=True, eq=False)  # told apart by identity: backends keep what they make of one by it
+class Wish:
+    """What a ticket is taken for; all tickets of a cohort have the same one."""
 
     line: LineId
-    id: TicketId
     weight: int = 1
     size: int = 1
     ttl: float = 30.0
     owner: str = ""
+
+
+@dataclass(slots=True, unsafe_hash=True)  # facts as well; frozen, making one would cost three times as much
+class Ticket:
+    """One stand in a line. The id is chosen by the client before the first send and never used for a second stand."""
+
+    wish: Wish
+    id: TicketId
+
+    @classmethod
+    def of(
+        cls, line: LineId, id: TicketId, *, weight: int = 1, size: int = 1, ttl: float = 30.0, owner: str = ""
+    ) -> Self:
+        """Return a ticket with a wish of its own."""
+        return cls(Wish(line, weight, size, ttl, owner), id)
+
+    def wishing(self, **changes: object) -> Self:
+        """Return the same ticket with another wish."""
+        return type(self)(replace(self.wish, **changes), self.id)  # type: ignore[arg-type]
+
+    @property
+    def line(self) -> LineId:
+        return self.wish.line
+
+    @property
+    def weight(self) -> int:
+        return self.wish.weight
+
+    @property
+    def size(self) -> int:
+        return self.wish.size
+
+    @property
+    def ttl(self) -> float:
+        return self.wish.ttl
+
+    @property
+    def owner(self) -> str:
+        return self.wish.owner
 
     @property
     def waiting_life(self) -> float:

@@ -118,14 +118,23 @@ class Ownership:
     _handles: tuple[weakref.ref[Hold], ...] = ()  # those made outside a block and not released yet
     _watchers: tuple[asyncio.Future[None], ...] = ()
 
-    def __init__(self, cohort: Cohort, place: Place, fence: int, now: float) -> None:
+    def __init__(self, cohort: Cohort, place: Place, since: float, first: Hold | None = None) -> None:
+        """Own *place*, with its next fence; or be another handle of what *first* owns."""
         self._cohort = cohort
         self._place = place
-        self.fence: Final = fence
+        if first is None:
+            place.fence = fence = place.fence + 1
+            self._simple = True
+            if fence >= place.rare_from:
+                self._simple = False
+                place.end_count()
+            place.holds = (self,)  # type: ignore[assignment]
+        else:
+            fence, self._simple, self._first = first.fence, False, first
+        self.fence: Final[int] = fence
         """Larger than those of all earlier owners that this one excludes; check it where the data lives."""
-        self._since = now
+        self._since = since
         self._state = HELD
-        self._simple = True
         self._task: Task | None = None
         self._block: int | None = None  # in a block: the task's cancel requests before it
         self._on_lost: OnLost = "flag"
@@ -154,8 +163,8 @@ class Ownership:
         own = self._own
         own._simple = False
         own._entries += 1
-        hold = type(self)(self._cohort, self._place, self.fence, self._since)
-        hold._simple, hold._first, hold._on_lost = False, own, on_lost
+        hold = type(self)(self._cohort, self._place, self._since, own)
+        hold._on_lost = on_lost
         if current_task(self._cohort.engine.loop) is not own._task:
             hold._is_guest = True
             own._guests += 1

@@ -12,13 +12,11 @@ each of them is believed by these rules alone (design.md, sections 1 and 7):
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import math
 import random
+from asyncio import Future
 from collections.abc import Awaitable, Collection
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiodlock._core.fence import COUNT_BITS, LAST_COUNT
@@ -35,6 +33,7 @@ __all__ = ["Place", "PlaceState"]
 SHORTEST_LOOK = 0.001  # a server that says "at once" again and again is not asked in a hot loop
 THIRD, SLACK = 1 / 3, 1 / 32  # of a life: when it is renewed, and how much before; to divide each time is dear
 MOST_OVERRUN = 0.9  # of a batch that was too long: the next one is not too short for a section to begin
+_NOT_HEARD = -1
 FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up to a third of the life
 
 
@@ -50,14 +49,11 @@ WAITING: Final = PlaceState.WAITING
 INSIDE: Final = PlaceState.INSIDE
 GONE: Final = PlaceState.GONE
 
-_MOVES = {WAITING: {INSIDE, GONE}, INSIDE: {GONE}, GONE: set[PlaceState]()}
-
 
 class Place:
     """The client's side of one ticket. It follows the protocol; its cohort decides what to do with it."""
 
     __slots__ = (
-        "answered",
         "asked_since",
         "asked_to_go",
         "believed_at",
@@ -71,15 +67,15 @@ class Place:
         "holds",
         "idle_until",
         "instead_of",
+        "joined_at",
         "last",
-        "last_fence",
         "lease_until",
         "left",
         "life",
         "over_at",
         "pauses",
         "queue",
-        "served",
+        "rare_from",
         "slot",
         "state",
         "ticket",
@@ -90,11 +86,11 @@ class Place:
 
     # Inside, from `_enter` on
     fence: int  # of the last ownership handed out
-    last_fence: int  # of the last that can be
+    rare_from: int  # from this fence on there is more to an ownership than to hand it out
     deadline: float  # until when we believe that we are inside
     until: float  # until when we may hand it on here
 
-    def __init__(self, cohort: Cohort, ticket: Ticket, queue: bool, instead_of: Place | None) -> None:
+    def __init__(self, cohort: Cohort, ticket: Ticket, queue: bool, instead_of: Place | None, joined_at: float) -> None:
         self.cohort = cohort
         self.engine = cohort.engine
         self.ticket = ticket
@@ -107,39 +103,44 @@ class Place:
         self.lease_until = math.inf  # when a lease that is not renewed ends, whatever shorter lives the server gives
         self.idle_until = math.inf  # kept that long although nobody is inside
         self.company_since = 0.0
-        self.served = self.company = self.asked_to_go = False  # served: whether it was ever handed out
+        self.company = self.asked_to_go = False
         # Protocol
-        self.answered = False
-        self.asked_since: float | None = None  # first request since the last answer
+        self.joined_at = joined_at  # before the first join that may still be answered was sent
+        self.asked_since: float | None = joined_at  # first request since the last answer
         self.failure: BackendError | None = None  # of the last request without an answer
         self.believed_at = 0.0  # when the last request answered Waiting was sent
         self.last = 0  # the line's last epoch, as told then
         self.over_at = 0.0  # when the server has surely ended the ticket, if nothing more is sent
         self.pauses = self.unanswered = 0  # unanswered: joins without an answer; the id is in doubt
-        self.via = -1
+        self.via = _NOT_HEARD  # the connection of the last answer
         self.slot: float | None = None  # the watchdog's
-        self.left: asyncio.Future[None] | None = None
+        self.left: Future[None] | None = None
 
     def __repr__(self) -> str:
         return f"<Place {self.ticket.line.key!r} {self.ticket.id[:6]} {self.state.value} holds={len(self.holds)}>"
+
+    @property
+    def answered(self) -> bool:
+        """Whether the server has ever told where we stand."""
+        return self.via != _NOT_HEARD
 
     # --- what we send ------------------------------------------------------------------------------------------
 
     def join(self) -> None:
         """Send the join, again if need be: with the same id, and with the leaving it may stand for."""
         sent_at, old = self.engine.now(), self.instead_of
+        if not self.unanswered:
+            self.joined_at = sent_at
         verb = self.engine.backend.join(self.ticket, queue=self.queue, instead_of=old.ticket.id if old else None)
         self.joining(verb, sent_at)
 
     def joining(self, verb: Awaitable[Answer], sent_at: float) -> None:
-        """See a join through."""
+        """See a join through. However often it is sent, an answer counts from before the first time."""
         engine, life = self.engine, self.life
-        self.over_at = sent_at + self.ticket.ttl
-        if self.asked_since is None:
-            self.asked_since = sent_at
+        self.over_at = sent_at + self.ticket.wish.ttl
         self.unanswered += 1
         engine.watchdog.watch(self, sent_at + THIRD * life, SLACK * life)
-        engine.work.see(verb, partial(self._joined, sent_at))
+        engine.work.see(verb, self._joined)
 
     def join_later(self, failed: Place) -> None:
         """Send the join after a pause, as one more try of a place that *failed* without a valid answer."""
@@ -153,12 +154,12 @@ class Place:
         else:
             self.join()
 
-    def leave(self) -> asyncio.Future[None]:
+    def leave(self) -> Future[None]:
         """Give the place up for good; the future is done when the server confirmed it, or its life is over."""
         if self.left is None:
             engine = self.engine
             self._send_leave()  # first: somebody may wait for it
-            self.left = asyncio.Future(loop=engine.loop)
+            self.left = Future(loop=engine.loop)
             self.end()
             engine.leaving.add(self)
             if self.instead_of is not None:
@@ -168,9 +169,9 @@ class Place:
     def end(self) -> None:
         """Know nothing more of this ticket; whoever calls this sees to its leaving."""
         if self.state is not GONE:
-            self._move(GONE)
-            self.engine.watchdog.forget(self)
-            self.engine.places.pop(self.ticket.id, None)
+            engine, self.state = self.engine, GONE
+            engine.watchdog.forget(self)
+            engine.places.pop(self.ticket.id, None)
 
     def renewal(self, ttl: float) -> tuple[Ticket, float, bool]:
         """Return the ticket to renew, the instant before it is sent, and whether we know it inside."""
@@ -180,7 +181,7 @@ class Place:
             self.asked_since = sent_at
         again = sent_at + self.life / 6
         self.engine.watchdog.watch(self, min(again, self.last_moment) if inside else again)
-        ticket = self.ticket if ttl == self.ticket.ttl else replace(self.ticket, ttl=ttl)
+        ticket = self.ticket if ttl == self.ticket.ttl else self.ticket.wishing(ttl=ttl)
         return ticket, sent_at, inside
 
     def next_life(self) -> float:
@@ -261,6 +262,16 @@ class Place:
         return self.deadline > self.lease_until - 0.1 * self.ticket.ttl - 0.01
 
     @property
+    def was_served(self) -> bool:
+        """Whether it was ever handed out."""
+        return self.fence & LAST_COUNT != 0
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the count of its fence is used up: so is the batch."""
+        return self.fence & LAST_COUNT == LAST_COUNT
+
+    @property
     def is_renewed(self) -> bool:
         """Whether it will be renewed: a fixed lease only until it has its full ttl."""
         return self.cohort.renews or not self.is_confirmed
@@ -272,10 +283,15 @@ class Place:
             return min(self.deadline, self.idle_until)
         return min(self.deadline, min((own._limit for own in self.holds if own._loss is None), default=math.inf))
 
+    def end_count(self) -> None:
+        """End the batch if the count of the fence is used up."""
+        if self.is_used_up:
+            self.until = 0.0
+
     def set_until(self) -> None:
         """Say how long it may be handed on here: not in the last third of its life and, in company, for one batch."""
         until = self.deadline - THIRD * self.life
-        if self.fence >= self.last_fence or self.asked_to_go:
+        if self.is_used_up or self.asked_to_go:
             until = 0.0
         if self.company or self.cohort.assumes_company:
             until = min(until, self.company_since + self.engine.batch * (1 - self.cohort.overrun))
@@ -301,21 +317,17 @@ class Place:
 
     # --- inner -------------------------------------------------------------------------------------------------
 
-    def _move(self, state: PlaceState) -> None:
-        if state not in _MOVES[self.state]:
-            raise AssertionError(f"{self!r} cannot become {state.value}")
-        self.state = state
-
-    def _joined(self, sent_at: float, answer: Answer | BackendError) -> None:
+    def _joined(self, answer: Answer | BackendError) -> None:
         if isinstance(answer, BackendError):
             if self.state is not GONE:
                 self._failed_to_join(answer)
             return
-        engine, clock = self.engine, self.engine.now
+        engine, clock, sent_at = self.engine, self.engine.now, self.joined_at
         now = clock()
         self.unanswered -= 1
-        engine.grant += (now - sent_at - engine.grant) * 0.125
         self.instead_of = None
+        if not self.pauses:  # an outage is no part of a grant
+            engine.grant += (now - sent_at - engine.grant) * 0.125
         if self.state is not GONE:
             self._hear(sent_at, now, answer)
 
@@ -330,25 +342,26 @@ class Place:
         if isinstance(answer, Gone):
             self._refused(answer)
             return
-        self.answered = True
         self.asked_since = None
         self.pauses = 0
         self.via = answer.via
         cohort = self.cohort
         if answer.size != cohort.size and answer.size:
             cohort.hear_size(answer.size)
-        if self.state is INSIDE:
-            if isinstance(answer, Inside):
-                self._stay(deadline_of(sent_at, answer.remaining), answer)
-        elif self.state is WAITING:  # unless hearing of another size made it leave
-            if isinstance(answer, Waiting):
+        state = self.state
+        if isinstance(answer, Waiting):
+            if state is WAITING:
                 self._wait(sent_at, now, answer)
-                return
+            return
+        deadline = deadline_of(sent_at, answer.remaining)
+        if state is WAITING:
             if not cohort.renews:
                 self.lease_until = sent_at + self.ticket.ttl
             if answer.company:
                 self.company = True
-            self._enter(answer.epoch, answer.remaining, deadline_of(sent_at, answer.remaining), now)
+            self._enter(answer.epoch, answer.remaining, deadline, now)
+        elif state is INSIDE:  # unless hearing of another size made it leave
+            self._stay(deadline, answer)
 
     def _wait(self, sent_at: float, now: float, answer: Waiting) -> None:
         self.believed_at = max(self.believed_at, sent_at)
@@ -373,9 +386,9 @@ class Place:
         if deadline <= now:
             self.look()  # what we know is too old to be believed
             return
-        self._move(INSIDE)
+        self.state = INSIDE
         self.fence = first = epoch << COUNT_BITS
-        self.last_fence = first + LAST_COUNT
+        self.rare_from = first if self.engine.is_loud else first + LAST_COUNT
         self.life, self.deadline, self.company_since = life, deadline, now
         self.until = deadline - THIRD * life
         if self.company or self.asked_to_go or self.cohort.assumes_company:
@@ -410,7 +423,8 @@ class Place:
                 self._plan_retry()
                 return
             engine.emit(LeaveUnconfirmed(*self.ticket.line))
+        left = self.left
         engine.leaving.discard(self)
-        if self.left is not None and not self.left.done():
+        if left is not None and not left.done():
             give = engine.give
-            give(self.left, None)
+            give(left, None)

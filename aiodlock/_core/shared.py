@@ -6,6 +6,7 @@ import asyncio
 
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.hold import Hold
+from aiodlock._core.line import Ticket
 from aiodlock._core.place import INSIDE, Place
 
 __all__ = ["SharedCohort"]
@@ -23,6 +24,12 @@ class SharedCohort(Cohort):
     def wanted(self) -> int:
         return 1 if (self.live() or self.tries) and not self.open else 0
 
+    def grab(self) -> Hold | None:
+        """Join those inside at once, where nobody waits."""
+        if self.open and not self.live() and (now := self.engine.now()) < self.open[-1].until:
+            return self._own(self.open[-1], now)
+        return None
+
     def give_back(self, hold: Hold, now: float) -> asyncio.Future[None] | None:
         place = hold._place
         del _readers(place)[hold]
@@ -36,7 +43,6 @@ class SharedCohort(Cohort):
 
     def serve(self, place: Place, now: float) -> None:
         """Let everybody in who waits, and whoever comes while nobody else does."""
-        place.served = True
         while place.until and (waiter := self.next_waiter() or self.next_attempt()) is not None:
             self.engine.give(waiter, self._own(place, now))
         if not place.holds:
@@ -48,6 +54,7 @@ class SharedCohort(Cohort):
     def adopt(self, place: Place) -> None:
         """Take over the place of a writer that goes on reading."""
         writers, place.cohort = place.cohort, self
+        place.ticket = Ticket(self._wish, place.ticket.id)
         writers.disown(place)
         self.inside[place] = None
         place.holds = dict.fromkeys(place.holds)
@@ -67,12 +74,10 @@ class SharedCohort(Cohort):
         own._lose("it was held as long as max_hold allows")
 
     def _own(self, place: Place, now: float) -> Hold:
-        place.fence = fence = place.fence + 1
-        own = self._hold(self, place, fence, now)
-        place.holds = readers = _readers(place)
+        readers = _readers(place)
+        own = self._hold(self, place, now)
+        place.holds = readers
         readers[own] = None
-        if fence == place.last_fence or self.engine.is_loud:
-            self._mark_rare(own)
         return own
 
     def _retire_place(self, place: Place) -> asyncio.Future[None] | None:

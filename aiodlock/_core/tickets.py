@@ -30,9 +30,7 @@ class Tickets(Waiters):
 
     __slots__ = (
         "_retries",
-        "_size",
-        "_ttl",
-        "_weight",
+        "_wish",
         "holder",
         "inside",
         "line",
@@ -52,7 +50,7 @@ class Tickets(Waiters):
         self.shape = shape
         self.policy = policy
         self.size = shape.size  # of the line, as last heard
-        self._weight, self._size, self._ttl = shape.weight, shape.size, policy.ttl  # of our tickets
+        self._wish = engine.wish(line, shape.weight, shape.size, policy.ttl, engine.name)
         self.most = self._at_most(shape.size)
         self.retired = False  # whoever comes asks for another
         self.standing: dict[Place, None] = {}
@@ -178,24 +176,20 @@ class Tickets(Waiters):
 
     def _stand(self, instead_of: Place | None = None, failed: Place | None = None) -> None:
         """Stand in line with a new ticket, after a pause where it is one more try of a place that *failed*."""
-        engine, now, ticket = self.engine, self.engine.now, self._ticket()
+        engine, now, new_id = self.engine, self.engine.now, self.engine.new_id
+        ticket = Ticket(self._wish, new_id())
         queues = self._retries is None and (not self.tries or self.live() > 0)  # who only tries does not stay in line
         sent_at, verb = now(), None
         if failed is None:  # It is sent first of all: what is done meanwhile costs whoever waits no time.
             old = instead_of.ticket.id if instead_of is not None else None
             verb = engine.backend.join(ticket, queue=queues, instead_of=old)
-        place = Place(self, ticket, queues, instead_of)  # type: ignore[arg-type]
+        place = Place(self, ticket, queues, instead_of, sent_at)  # type: ignore[arg-type]
         self.standing[place] = None
         engine.places[ticket.id] = place
         if verb is not None:
             place.joining(verb, sent_at)
         elif failed is not None:
             place.join_later(failed)
-
-    def _ticket(self) -> Ticket:
-        engine = self.engine
-        new_id = engine.new_id
-        return Ticket(self.line, new_id(), self._weight, self._size, self._ttl, engine.name)
 
     def _too_heavy(self) -> LockError:
         line, weight = self.line, self.shape.weight

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -39,7 +40,7 @@ class Wakes:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._woken: deque[tuple[Callable[..., object], Callable[..., object], asyncio.Future[Any]]] = deque()
+        self._woken: deque[tuple[Context, Callable[..., object], asyncio.Future[Any]]] = deque()
         self._is_planned = False  # somebody calls `_run`
 
     def give(self, waiter: asyncio.Future[_T], result: _T) -> None:
@@ -51,7 +52,7 @@ class Wakes:
             return
         waiter.remove_done_callback(step)
         waiter.set_result(result)
-        self._woken.append((context.run, step, waiter))
+        self._woken.append((context, step, waiter))
         if not self._is_planned:
             self._is_planned = True
             self._loop.call_soon(self._run)
@@ -73,8 +74,8 @@ class Wakes:
         try:
             while woken and (due > 0 or monotonic() < until):
                 due -= 1
-                run, step, waiter = woken.popleft()
-                run(step, waiter)
+                context, step, waiter = woken.popleft()
+                context.run(step, waiter)
         except Exception as error:
             self._loop.call_exception_handler(
                 {"message": "whoever waited failed", "exception": error, "future": waiter}

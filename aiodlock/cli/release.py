@@ -52,7 +52,7 @@ async def _release(url: str, key: str, *, force: bool, kinds: Iterable[Kind]) ->
         if not force:
             raise Stop(f"{kind} {key!r} is held by {holders}, who would lose it amid its work: add --force if so")
         for row in rows:
-            await locks.backend.leave(Ticket(LineId(row.kind, row.key), row.id))
+            await locks.backend.leave(Ticket.of(LineId(row.kind, row.key), row.id))
         print(f"{kind} {key!r} was taken from {clean(holders)}")
 
 

@@ -91,27 +91,27 @@ class Synchronizer(Generic[_HoldT]):
             self._client._at_work()  # raises in another loop; to ask which one it is would cost a system call
         if cohort.retired:
             cohort = self._enlist()
-        if cohort.owners.get(task) is not None and (held := self._held_by(task, cohort.engine)) is not None:
+        if self._owners.get(task) is not None and (held := self._held_by(task, cohort.engine)) is not None:
             hold = self._again(held)
             hold._begin_block(task)
             return cast("_HoldT", hold)
-        if self._wait is None and not cohort.open:
+        if cohort.open or self._wait is not None:
+            own: Any = cohort.grab() or await self._obtain(cohort, self._wait)
+        else:
             # What most contended acquires come to, written out: one frame, one future, no timer.
             waiter: Waiter = Future(loop=self._loop)
             cohort.queue(waiter)
             try:
-                own: Any = await waiter
+                own = await waiter
             except CancelledError:
                 cohort.give_up(waiter)
                 raise
-        else:
-            own = cohort.grab() or await self._obtain(cohort, self._wait)
         if not own._simple or self._max_hold is not None:
             own = await self._prepare(own, self._wait)
         own._task = task
         own._on_lost = self._on_lost
         own._block = task.cancelling()  # type: ignore[union-attr]
-        cohort.owners[task] = own
+        self._owners[task] = own
         return own  # type: ignore[no-any-return]
 
     def __aexit__(
@@ -122,13 +122,14 @@ class Synchronizer(Generic[_HoldT]):
         own = owners.get(task)
         if own is not None and own._simple:
             cohort, place = own._cohort, own._place
-            clock = cohort.engine.now
+            engine = cohort.engine
+            clock = engine.now
             now = clock()
             if now < place.deadline:
                 own._state = RELEASED
                 del owners[task]
                 left = cohort.give_back(own, now)
-                return cohort.engine.done if left is None else see_off(place, left)
+                return engine.done if left is None else see_off(place, left)
         block = owners.innermost_block(task)
         if block is None:
             raise NotHeldError(self.key, f"this task did not enter {self.key!r}: acquire() gives a hold to pass around")
@@ -204,7 +205,7 @@ class Synchronizer(Generic[_HoldT]):
         for row in inside:
             if place := engine.places.get(row.id):
                 place.lose("force_release() took it away")  # a server does not tell the leaver's own client
-            await engine.ask(engine.backend.leave(Ticket(self._line, row.id)))
+            await engine.ask(engine.backend.leave(Ticket.of(self._line, row.id)))
         return len(inside)
 
     async def revoke(self, reason: str) -> int:

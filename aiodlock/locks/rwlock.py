@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from aiodlock._core.cohort import Shape
@@ -76,7 +75,6 @@ class WriteHold(Hold):
         """Make the place a reader's here and now, so that nobody writes in it any more; then tell the server."""
         if self._downgraded is None:
             place, engine = self._place, self._cohort.engine
-            place.ticket = replace(place.ticket, weight=1)
             readers = cast("SharedCohort", engine.cohort(place.ticket.line, _READ, self._cohort.policy))
             readers.adopt(place)
             self._downgraded = engine.work.own(_lighten(place), lambda _: None)

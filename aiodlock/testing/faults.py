@@ -105,7 +105,7 @@ class Faults(Network):
 
     def lose(self, hold: Hold) -> None:
         """End *hold* on the server, as an administrator would; its client is told."""
-        self._backend.server.leave(Ticket(hold._cohort.line, hold._place.ticket.id), None, bury=False)
+        self._backend.server.leave(Ticket.of(hold._cohort.line, hold._place.ticket.id), None, bury=False)
 
     def release_calls(self) -> None:
         """Deliver the calls held while `calls` was ``"hold"``."""

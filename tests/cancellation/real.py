@@ -77,4 +77,4 @@ class RealStage(Stage):
     async def _take_away(self) -> None:
         async for row in self._rows():
             if row.inside:
-                await self.other.backend.leave(Ticket(LineId(row.kind, row.key), row.id, ttl=TTL))
+                await self.other.backend.leave(Ticket.of(LineId(row.kind, row.key), row.id, ttl=TTL))

@@ -122,7 +122,7 @@ class Stage:
         self.allow_overlap()
         for row in self.ours:
             if row.inside:
-                self.server.leave(Ticket(LineId(row.kind, row.key), row.id), None, bury=False)
+                self.server.leave(Ticket.of(LineId(row.kind, row.key), row.id), None, bury=False)
 
     def later(self, delay: float, act: Callable[[], object]) -> None:
         """Have something happen that is nobody's task."""

@@ -23,7 +23,7 @@ class NaiveLock:
 
     def __init__(self, client: LockClient, **_: Any) -> None:
         self._backend = client.backend
-        self._ticket = Ticket(LineId("lock", KEY), TicketId(f"twin-{next(_ids)}"), ttl=20.0, owner="ours")
+        self._ticket = Ticket.of(LineId("lock", KEY), TicketId(f"twin-{next(_ids)}"), ttl=20.0, owner="ours")
 
     async def __aenter__(self) -> None:
         while not isinstance(await self._join(), Inside):  # noqa: ASYNC110, no better than it is meant to be

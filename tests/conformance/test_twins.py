@@ -165,7 +165,7 @@ def a_life_is_as_long_as_the_longest_before(patch: pytest.MonkeyPatch) -> None:
 
     def leaky(self: MemoryServer, ticket: Ticket, client: Any, **settings: Any) -> Answer:
         longest[ticket.line] = max(ticket.ttl, longest.get(ticket.line, 0.0))
-        return join(self, replace(ticket, ttl=longest[ticket.line]), client, **settings)
+        return join(self, ticket.wishing(ttl=longest[ticket.line]), client, **settings)
 
     patch.setattr(MemoryServer, "join", leaky)
 
@@ -260,7 +260,7 @@ def kinds_are_one_line(patch: pytest.MonkeyPatch) -> None:
 def owners_are_not_kept(patch: pytest.MonkeyPatch) -> None:
     join = MemoryServer.join
     patch.setattr(
-        MemoryServer, "join", lambda self, ticket, client, **how: join(self, replace(ticket, owner="?"), client, **how)
+        MemoryServer, "join", lambda self, ticket, client, **how: join(self, ticket.wishing(owner="?"), client, **how)
     )
 
 

@@ -67,7 +67,7 @@ def every_call_counts() -> Change:
         was = self.state
         called(self, call)
         if was is INSIDE and (waiter := self.cohort.next_waiter()) is not None:
-            waiter.set_result(self.cohort._own(self, self.engine.now()))
+            waiter.set_result(self.cohort._hold(self.cohort, self, self.engine.now()))
 
     return Place, "called", called_again
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from inspect import signature
 from typing import Any
 from unittest.mock import patch
 
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.engine import Engine
-from aiodlock._core.line import Answer, Call, Called, Ticket, Waiting
+from aiodlock._core.line import Answer, Call, Called, Waiting
 from aiodlock._core.place import INSIDE, WAITING, Place
 
 Change = tuple[Any, str, Any]  # of which class or module, the name, and what it becomes
@@ -28,15 +27,20 @@ def no_burying() -> Change:
 
 def same_id_again() -> Change:
     """A ticket that is gone stands again by the same id."""
-    make = Cohort._ticket
+    stand = Cohort._stand
+    first_ids: dict[tuple[Engine, object], Any] = {}
 
-    def ticket(self: Cohort) -> Ticket:
-        made = make(self)
-        old = _last_ids.setdefault(self.engine, {}).setdefault(self.line, made.id)
-        return made if old in self.engine.places else replace(made, id=old)
+    def stand_as_before(self: Cohort, instead_of: Place | None = None, failed: Place | None = None) -> None:
+        engine, new_id = self.engine, self.engine.new_id
+        first = first_ids.setdefault((engine, self.line), new_id())
+        if first not in engine.places:
+            engine.new_id = lambda: first
+        try:
+            stand(self, instead_of, failed)
+        finally:
+            engine.new_id = new_id
 
-    _last_ids: dict[Engine, dict[object, Any]] = {}
-    return Cohort, "_ticket", ticket
+    return Cohort, "_stand", stand_as_before
 
 
 def waiting_moves_back() -> Change:
@@ -64,7 +68,7 @@ def handed_on_after_leaving() -> Change:
     def stand_and_hand_on(self: Cohort, *, instead_of: Place | None = None, failed: Place | None = None) -> None:
         stand(self, instead_of=instead_of, failed=failed)
         if instead_of is not None and (waiter := self.next_waiter()) is not None:
-            waiter.set_result(self._own(instead_of, self.engine.now()))
+            waiter.set_result(self._hold(self, instead_of, self.engine.now()))
 
     return Cohort, "_stand", stand_and_hand_on
 

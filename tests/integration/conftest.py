@@ -49,6 +49,6 @@ def ticket(line: LineId) -> Callable[..., Ticket]:
 
     def make(name: str = "", **facts: Any) -> Ticket:
         name = name or f"t{next(_ids)}"
-        return Ticket(facts.pop("line", line), TicketId(name), **{"owner": f"owner of {name}", **facts})
+        return Ticket.of(facts.pop("line", line), TicketId(name), **{"owner": f"owner of {name}", **facts})
 
     return make

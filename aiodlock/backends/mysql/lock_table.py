@@ -113,7 +113,7 @@ class LockTable:
             refused: Reply[Answer] = Reply()
             refused.arrive(Gone(GoneWhy.TOO_HEAVY))  # a row has one owner
             return refused
-        before = () if instead_of is None else (self._free(Ticket(ticket.line, instead_of)),)
+        before = () if instead_of is None else (self._free(Ticket.of(ticket.line, instead_of)),)
         return self._ask(ticket, queue=queue, before=before)
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:

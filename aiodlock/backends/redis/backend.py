@@ -20,6 +20,7 @@ from aiodlock._core.line import (
     Row,
     Ticket,
     TicketId,
+    Wish,
     tombstone_life,
     waiting_life,
 )
@@ -97,21 +98,21 @@ class Lines:
         return self._route.ping()
 
     def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
-        terms = ticket.line, ticket.weight, ticket.size, ticket.ttl, ticket.owner
+        wish, ticket_id = ticket.wish, ticket.id.encode()
         if queue and instead_of is None:
-            key, packed, rest, decode = self._to_join(*terms)
+            key, packed, rest, decode = self._to_join(wish)
         else:
-            key, packed, rest, decode = self._pack_join(*terms, queue=queue, instead_of=instead_of or "")
-        ticket_id = ticket.id.encode()
-        payload = b"".join((LENGTHS[len(ticket_id)], ticket_id, rest))
+            key, packed, rest, decode = self._pack_join(wish, queue=queue, instead_of=instead_of or "")
+        payload = LENGTHS[len(ticket_id)] + ticket_id + rest
         return self._route.grant(key, Request(payload, decode, _JOIN, packed))
 
     def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
-        remembered = micros(tombstone_life(ticket.ttl)) if bury else 0
-        to_leave = self._to_leave
-        key, packed, rest = to_leave(ticket.line, remembered)
-        ticket_id = ticket.id.encode()
-        payload = b"".join((LENGTHS[len(ticket_id)], ticket_id, rest))
+        wish, ticket_id = ticket.wish, ticket.id.encode()
+        if bury:
+            key, packed, rest = self._pack_leave(wish, remembered=micros(tombstone_life(wish.ttl)))
+        else:
+            key, packed, rest = self._to_leave(wish)
+        payload = LENGTHS[len(ticket_id)] + ticket_id + rest
         return self._route.take(key, Request(payload, to_none, _LEAVE, packed))
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
@@ -157,26 +158,20 @@ class Lines:
         return key, Request(payload, decode, script)
 
     def _pack_join(
-        self,
-        line: LineId,
-        weight: int,
-        size: int,
-        ttl: float,
-        owner: str,
-        queue: bool = True,
-        instead_of: str = "",
+        self, wish: Wish, *, queue: bool = True, instead_of: str = ""
     ) -> tuple[bytes, bytes, bytes, Decode[Answer]]:
         """Return a line's key, as it is and packed, what comes behind the id of a ticket that joins it, and what reads
         the answer."""
-        key, clear = self._keys.name(line)
-        numbers = (queue, weight, size, micros(ttl), micros(waiting_life(ttl)), self.capabilities.most_tickets)
-        words = (owner.replace("\0", "").encode(), self._route.channel(key), clear, instead_of.encode(), b"")
+        key, clear = self._keys.name(wish.line)
+        life, waiting = micros(wish.ttl), micros(waiting_life(wish.ttl))
+        numbers = (queue, wish.weight, wish.size, life, waiting, self.capabilities.most_tickets)
+        words = (wish.owner.replace("\0", "").encode(), self._route.channel(key), clear, instead_of.encode(), b"")
         packed = _JOIN_TERMS.pack(*numbers) + b"\0".join(words)
-        return key, bulk(key), _END + bulk(packed), joined(micros(ttl) / 1e6, size)
+        return key, bulk(key), _END + bulk(packed), joined(life / 1e6, wish.size)
 
-    def _pack_leave(self, line: LineId, remembered: int) -> tuple[bytes, bytes, bytes]:
+    def _pack_leave(self, wish: Wish, *, remembered: int = 0) -> tuple[bytes, bytes, bytes]:
         """Return the same for one that leaves it."""
-        key = self._keys.name(line).key
+        key = self._keys.name(wish.line).key
         return key, bulk(key), _END + bulk(_LEAVE_TERMS.pack(remembered) + self._route.channel(key) + b"\0")
 
 

@@ -102,8 +102,8 @@ async def only_the_owner_releases(world: World) -> None:
             await old.release()
         with raises(NotHeldError):
             await lock.__aexit__(None, None, None)
-        await mine.backend.leave(Ticket(LineId("lock", lock.key), TicketId("nobody")))
-        await mine.backend.leave(Ticket(LineId("lock", lock.key), TicketId("nobody")), bury=True)
+        await mine.backend.leave(Ticket.of(LineId("lock", lock.key), TicketId("nobody")))
+        await mine.backend.leave(Ticket.of(LineId("lock", lock.key), TicketId("nobody")), bury=True)
         assert await lock.holder() == other.name
 
 

@@ -18,6 +18,7 @@ from aiodlock._core.line import (
     TicketGone,
     TicketId,
     Waiting,
+    Wish,
 )
 from aiodlock.testing.conformance.check import check
 from aiodlock.testing.conformance.world import World
@@ -52,7 +53,7 @@ def _tickets(world: World, *weights: int, kind: str = "lock", size: int = 1, ttl
     line = LineId(kind, world.key())
     life = 10 * world.ttl if ttl is None else ttl
     return [
-        Ticket(line, TicketId(f"{world.key()}-{world.number()}"), weight, size, life, f"owner-{n}")
+        Ticket(Wish(line, weight, size, life, f"owner-{n}"), TicketId(f"{world.key()}-{world.number()}"))
         for n, weight in enumerate(weights or (1,))
     ]
 
@@ -192,8 +193,8 @@ async def standing_again_in_vain_leaves_nothing(world: World) -> None:
     assert answer.why is GoneWhy.TOO_HEAVY
     assert [(row.id, row.inside) for row in await world.rows()] == [(light.id, True)]
     (buried,) = _tickets(world)
-    await other.leave(replace(buried, line=light.line), bury=True)
-    assert isinstance(await other.join(replace(buried, line=light.line), instead_of=light.id), Gone)
+    await other.leave(buried.wishing(line=light.line), bury=True)
+    assert isinstance(await other.join(buried.wishing(line=light.line), instead_of=light.id), Gone)
     assert await world.rows() == []
 
 
@@ -209,7 +210,7 @@ async def renewing_keeps_and_never_creates_or_shortens(world: World) -> None:
     assert isinstance(waiting, Waiting)
     assert isinstance(gone, Gone)
     assert gone.why is GoneWhy.EXPIRED
-    await backend.renew([replace(holder, ttl=world.ttl)])
+    await backend.renew([holder.wishing(ttl=world.ttl)])
     rows = {row.id: row.remaining for row in await world.rows()}
     assert set(rows) == {holder.id, waiter.id}
     assert rows[holder.id] > 9 * world.ttl
@@ -327,7 +328,7 @@ async def a_ticket_that_others_made_leave_is_told(world: World) -> None:
     other, others_calls = await world.backend()
     (holder,) = _tickets(world)
     await backend.join(holder)
-    await other.leave(Ticket(holder.line, holder.id))
+    await other.leave(Ticket.of(holder.line, holder.id))
     await _heard(world, calls, TicketGone(holder.id))
     (gone,) = await backend.renew([holder])
     assert isinstance(gone, Gone)
@@ -420,7 +421,7 @@ async def patterns_are_shell_style(world: World) -> None:
     """`*`, `?` and `[ab]` in what is asked for; every character of a key is itself."""
     backend, _ = await world.backend()
     names = ("x1", "x2", "x10", "x*")
-    tickets = [replace(_tickets(world)[0], line=LineId("lock", world.key(name))) for name in names]
+    tickets = [_tickets(world)[0].wishing(line=LineId("lock", world.key(name))) for name in names]
     for ticket in tickets:
         await backend.join(ticket)
     seen = {}

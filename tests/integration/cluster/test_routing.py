@@ -33,7 +33,7 @@ async def test_lines_are_spread_over_the_masters_and_found_again(
     client: Member, other: Member, cluster: RedisCluster
 ) -> None:
     """Every verb of every client about a line goes to the same server."""
-    tickets = [Ticket(LineId("lock", f"spread-{n}"), f"s{n}") for n in range(30)]  # type: ignore[arg-type]
+    tickets = [Ticket.of(LineId("lock", f"spread-{n}"), f"s{n}") for n in range(30)]  # type: ignore[arg-type]
     for one in tickets:
         assert isinstance(await client.backend.join(one), Inside)
         assert isinstance(await other.backend.join(one), Inside)

@@ -104,7 +104,7 @@ async def test_freeing_leaves_the_next_holder_alone(table: LockTable, admin: Adm
     """Who came since the look has another id."""
     await admin.ask("INSERT INTO shared_locks VALUES ('job', UTC_TIMESTAMP(6), 60000, 'java-8', TRUE)")
     async with LockClient(table) as locks:
-        await locks.backend.leave(Ticket(LineId("lock", "job"), TicketId("java-7")))
+        await locks.backend.leave(Ticket.of(LineId("lock", "job"), TicketId("java-7")))
         assert await locks.lock("job").holder() == "java-8"
 
 

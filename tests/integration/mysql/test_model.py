@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -43,7 +42,7 @@ class SqlRun(Run):
     async def renew(self) -> None:
         """One ticket at a time: here each is a step of its own, and a waiter may look before its holder is renewed."""
         stand = self.any_stand()
-        ticket = replace(stand.ticket, ttl=self.dice.choice([stand.ticket.ttl, SHORT]))
+        ticket = stand.ticket.wishing(ttl=self.dice.choice([stand.ticket.ttl, SHORT]))
         backend = self.clients[self.dice.randrange(2)].backend
         (answer,) = await self.step(lambda: backend.renew([ticket]), lambda: self.renewed([ticket]))
         known = self.model.find(ticket.id)

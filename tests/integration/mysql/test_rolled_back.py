@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def rolled_back(monkeypatch: pytest.MonkeyPatch) -> RolledBack:
 
 def elsewhere(ticket: Ticket) -> Ticket:
     """Return a ticket of another line."""
-    return replace(ticket, line=LineId("lock", f"{ticket.line.key}-elsewhere"))
+    return ticket.wishing(line=LineId("lock", f"{ticket.line.key}-elsewhere"))
 
 
 async def deadlocks(admin: Admin) -> int:

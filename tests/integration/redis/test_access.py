@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ async def user(client: Client, server: RedisServer) -> str:
 
 async def use_lines(client: Client, ticket: Make) -> None:
     first, second, third, fourth = (ticket(size=2, weight=weight) for weight in (1, 1, 2, 1))
-    first = replace(first, ttl=0.05)
+    first = first.wishing(ttl=0.05)
     for one in (first, second, third, fourth):
         await client.backend.join(one)
     await client.backend.leave(fourth)

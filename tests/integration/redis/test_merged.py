@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -34,7 +33,7 @@ def at_once(verb: Callable[[Ticket], Awaitable[object]], tickets: list[Ticket]) 
 
 async def test_verbs_of_one_tick_are_one_call(client: Client, tickets: list[Ticket]) -> None:
     """But the first of many, which travels alone because nothing tells that others follow."""
-    other = replace(tickets[0], line=LineId("lock", f"merged-{next(_lines)}"))
+    other = tickets[0].wishing(line=LineId("lock", f"merged-{next(_lines)}"))
     await client.backend.join(other)
     await client.backend.leave(other)  # the server knows the scripts from now on
     joined = await counted(client, lambda: at_once(client.backend.join, tickets))

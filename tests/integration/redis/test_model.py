@@ -108,7 +108,7 @@ class Run:
         ttl = self.dice.choice([LONG, LONG, LONG, SHORT])
         size = self.size + (self.dice.random() < 0.1)
         weight = self.dice.choice(self.weights)
-        return Ticket(self.line, TicketId(f"t{number}"), weight=weight, size=size, ttl=ttl, owner=f"o{number}")
+        return Ticket.of(self.line, TicketId(f"t{number}"), weight=weight, size=size, ttl=ttl, owner=f"o{number}")
 
     def any_stand(self) -> Stand:
         """Return somebody in line, or a stand that is in none."""
@@ -146,7 +146,7 @@ class Run:
 
     async def renew(self) -> None:
         stands = self.dice.sample(self.model.stands, self.dice.randint(0, len(self.model.stands)))
-        tickets = [replace(s.ticket, ttl=self.dice.choice([s.ticket.ttl, SHORT])) for s in stands] + [self.ticket()]
+        tickets = [s.ticket.wishing(ttl=self.dice.choice([s.ticket.ttl, SHORT])) for s in stands] + [self.ticket()]
         client = self.clients[self.dice.randrange(2)]
         answers = await self.step(lambda: client.backend.renew(tickets), lambda: self.renewed(tickets))
         for ticket, answer in zip(tickets, answers, strict=True):
@@ -156,7 +156,7 @@ class Run:
     def renewed(self, tickets: list[Ticket]) -> None:
         for ticket in tickets:
             if stand := self.model.find(ticket.id):
-                stand.ticket = replace(stand.ticket, ttl=ticket.ttl)
+                stand.ticket = stand.ticket.wishing(ttl=ticket.ttl)
                 self.model.keep(stand, ticket.ttl)
 
     async def leave(self) -> None:

@@ -198,7 +198,7 @@ async def test_no_life_is_shortened(client: Client, ticket: Make) -> None:
     mine, waiter = ticket(ttl=60.0), ticket(ttl=60.0)
     await client.backend.join(mine)
     await client.backend.join(waiter)
-    for short in (replace(mine, ttl=1.0), replace(waiter, ttl=1.0)):
+    for short in (mine.wishing(ttl=1.0), waiter.wishing(ttl=1.0)):
         await client.answer(short)
     lives = [row.remaining for row in await client.backend.inspect(*mine.line)]
     assert lives == [pytest.approx(60.0, abs=MS), pytest.approx(5.0, abs=MS)]
@@ -515,8 +515,8 @@ async def test_inspect_finds_lines_by_pattern_and_nothing_else(connect: Connect)
     client = await connect(prefix="inspected")
     names = ["order:1", "order:2", "order:{3}", "order:*", "stock:1", "order:" + "秒" * 80]
     for name in names:
-        await client.backend.join(Ticket(LineId("lock", name), TicketId(f"t {name}")))
-    await client.backend.join(Ticket(LineId("rwlock", "order:1"), TicketId("w")))
+        await client.backend.join(Ticket.of(LineId("lock", name), TicketId(f"t {name}")))
+    await client.backend.join(Ticket.of(LineId("rwlock", "order:1"), TicketId("w")))
     await client.backend.latch(LineId("latch", "order:1"), count=1, down=0, operation="", ttl=5.0)
     await client.do("HSET", "inspected:{foreign", "field", "value")
 
@@ -535,7 +535,7 @@ async def test_inspect_finds_lines_by_pattern_and_nothing_else(connect: Connect)
 async def test_inspect_passes_over_what_is_not_ours_and_what_is_broken(connect: Connect) -> None:
     """A line that cannot be read hides no other; asked for alone, it says so."""
     client = await connect(prefix="mixed")
-    good, odd = (Ticket(LineId("lock", name), TicketId("t")) for name in ("good", "odd"))
+    good, odd = (Ticket.of(LineId("lock", name), TicketId("t")) for name in ("good", "odd"))
     await client.backend.join(good)
     await client.backend.join(replace(odd, owner="who"))
     await client.do("HSET", b"mixed:{\xff}:lock", "field", "value")
@@ -558,12 +558,12 @@ async def test_inspect_reads_a_long_line_in_pages(client: Client, ticket: Make) 
 
 async def test_no_key_is_without_an_expiry(connect: Connect) -> None:
     client = await connect(prefix="hygiene")
-    standing, left, buried = (Ticket(LineId("lock", name), TicketId("t"), ttl=40.0) for name in "abc")
+    standing, left, buried = (Ticket.of(LineId("lock", name), TicketId("t"), ttl=40.0) for name in "abc")
     await client.backend.join(standing)
     await client.backend.join(left)
     await client.backend.leave(left)
     await client.backend.leave(buried, bury=True)
-    await client.backend.join(Ticket(LineId("lock", "long " * 40), TicketId("t"), ttl=40.0))
+    await client.backend.join(Ticket.of(LineId("lock", "long " * 40), TicketId("t"), ttl=40.0))
     await client.backend.latch(LineId("latch", "l"), count=1, down=1, operation="o", ttl=40.0)
     keys = await client.do("KEYS", "hygiene:*")
     lives = {key: await client.do("PTTL", key) for key in keys}

@@ -83,7 +83,7 @@ async def until_shown(node: RedisServer, key: str, inside: list[bool], *, within
 
 
 def ticket(key: str, name: str) -> Ticket:
-    return Ticket(LineId("lock", key), TicketId(name), owner=name)
+    return Ticket.of(LineId("lock", key), TicketId(name), owner=name)
 
 
 def node_address(port: int) -> Address:

@@ -269,7 +269,7 @@ async def test_the_node_of_a_lost_session_is_nobodys(
 async def _find_a_node_of_an_older_session(server: ZooKeeperServer, key: str) -> None:
     async with client(server.url) as old, client(server.url) as mine:
         assert isinstance(mine.backend, ZooKeeperBackend)
-        ticket = Ticket(LineId("lock", key), TicketId("t"))
+        ticket = Ticket.of(LineId("lock", key), TicketId("t"))
         await old.backend.join(ticket)
         mine.backend._stands[ticket.id] = stand = Stand(mine.backend._site, ticket)
         stand.node.in_doubt, stand.ends = True, session_of(mine).now() + 30.0
@@ -385,7 +385,7 @@ async def test_a_downgrade_is_no_loss(server: ZooKeeperServer, key: str) -> None
         backend, calls = mine.backend, list[object]()
         assert isinstance(backend, ZooKeeperBackend)
         backend._on_call = calls.append
-        ticket = Ticket(LineId("rwlock", key), TicketId("t"), weight=1 << 30, size=1 << 30)
+        ticket = Ticket.of(LineId("rwlock", key), TicketId("t"), weight=1 << 30, size=1 << 30)
         await backend.join(ticket)
         changing = asyncio.create_task(backend.change_weight(ticket, 1))
         stand = backend._stands[ticket.id]

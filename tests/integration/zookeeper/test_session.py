@@ -227,7 +227,7 @@ async def test_that_finds_a_session_that_is_believed_by_its_pings(
 async def _ask_a_silent_server(proxy: FaultProxy, key: str, *, within: float = 10.0) -> set[type]:
     """Let it hear nothing more and say nothing more; return how each verb ends."""
     line = LineId("semaphore", key)
-    held, new = (Ticket(line, TicketId(f"{key}-{n}"), size=4) for n in range(2))
+    held, new = (Ticket.of(line, TicketId(f"{key}-{n}"), size=4) for n in range(2))
     async with client(url_of(proxy.port), session=3.0) as mine:
         backend = mine.backend
         await backend.join(held)

@@ -28,7 +28,7 @@ async def backend(clock: FakeClock) -> AsyncIterator[MemoryBackend]:
 
 
 def ticket(name: object, *, key: str = "k", ttl: float = 30.0, size: int = 1) -> Ticket:
-    return Ticket(LineId("lock", key), TicketId(str(name)), size=size, ttl=ttl, owner=f"owner-{name}")
+    return Ticket.of(LineId("lock", key), TicketId(str(name)), size=size, ttl=ttl, owner=f"owner-{name}")
 
 
 async def test_a_full_line_takes_nobody(backend: MemoryBackend) -> None:
@@ -53,7 +53,7 @@ async def test_one_verb_sweeps_a_bounded_number(backend: MemoryBackend, clock: F
     """A line full of the dead is cleared in steps, and who looks gets in after a few of them."""
     for n in range(250):
         await backend.join(ticket(n, ttl=1.0, size=250))
-    (waiter,) = [replace(ticket("waiter", size=250), weight=250)]
+    (waiter,) = [ticket("waiter", size=250).wishing(weight=250)]
     await backend.join(waiter)
     clock.jump(2.0)
     looks = 1

@@ -63,13 +63,25 @@ async def test_validity_counted_from_the_answer_would_be_seen(
         await test_validity_counts_from_before_the_send(locks)
 
 
+async def test_an_outage_is_no_part_of_a_grant(locks: LockClient, faults: Faults) -> None:
+    """Otherwise the batches after it would be as long as they may be, and others wait for them."""
+    shortest = locks._at_work().batch
+    faults.go_down()
+    task = asyncio.create_task(locks.lock("k", ttl=30).acquire())
+    await asyncio.sleep(3)
+    faults.come_back()
+    await (await task).release()
+    assert locks._at_work().batch == shortest
+
+
 async def test_an_answer_older_than_its_lease_is_not_believed(locks: LockClient, faults: Faults) -> None:
     """It is looked again; the hold is given out only with time left."""
     faults.fall_silent()
     task = asyncio.create_task(locks.lock("k", ttl=6).acquire())
     await settle()
     (asked,) = locks._at_work().places.values()
-    asked._joined(now() - 5.95, Inside(1, 6.0))
+    asked.joined_at = now() - 5.95
+    asked._joined(Inside(1, 6.0))
     await settle()
     assert not task.done()
     assert faults.sent == ["join", "renew"]
@@ -394,9 +406,9 @@ async def test_a_late_answer_shortens_nothing(locks: LockClient) -> None:
 
 async def test_an_unknown_ticket_of_ours_is_left(locks: LockClient, other: LockClient) -> None:
     """A call for an id that this client does not know: the place is given back."""
-    await locks.backend.join(Ticket(LineId("lock", "k"), TicketId("forgotten"), owner="web-1"))
-    await locks.backend.join(Ticket(LineId("lock", "k"), TicketId("forgotten too"), owner="web-1"))
-    await locks.backend.leave(Ticket(LineId("lock", "k"), TicketId("forgotten")))
+    await locks.backend.join(Ticket.of(LineId("lock", "k"), TicketId("forgotten"), owner="web-1"))
+    await locks.backend.join(Ticket.of(LineId("lock", "k"), TicketId("forgotten too"), owner="web-1"))
+    await locks.backend.leave(Ticket.of(LineId("lock", "k"), TicketId("forgotten")))
     await settle()
     assert await rows(other) == []
 

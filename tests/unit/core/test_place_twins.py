@@ -24,7 +24,7 @@ def _believe(change: Callable[[Place, Called], Called]) -> Break:
 
 def _as_if_answered(place: Place, call: Called) -> Called:
     if not place.answered:
-        place.answered, place.via, place.believed_at = True, call.via, place.engine.now()
+        place.via, place.believed_at = call.via, place.engine.now()
     return call
 
 
@@ -36,6 +36,27 @@ def _leave_once(patch: pytest.MonkeyPatch) -> None:
         self.instead_of = None
 
     patch.setattr(Place, "joining", stand)
+
+
+def _join_anew(patch: pytest.MonkeyPatch) -> None:
+    joining = Place.joining
+
+    def join(self: Place, verb: Awaitable[Answer], sent_at: float) -> None:
+        self.joined_at = sent_at
+        joining(self, verb, sent_at)
+
+    patch.setattr(Place, "joining", join)
+
+
+def _hear_of_no_failure(patch: pytest.MonkeyPatch) -> None:
+    joined = Place._joined
+
+    def hear(self: Place, answer: Answer | BackendError) -> None:
+        if not isinstance(answer, BackendError):
+            self.pauses = 0
+        joined(self, answer)
+
+    patch.setattr(Place, "_joined", hear)
 
 
 def _any_answer_counts(patch: pytest.MonkeyPatch) -> None:
@@ -59,6 +80,11 @@ def _silence_is_consent(patch: pytest.MonkeyPatch) -> None:
 
 
 TWINS: dict[str, tuple[Break, Callable[..., Any]]] = {
+    "any answer to a join counts from its last send": (
+        _join_anew,
+        test_place.test_validity_counts_from_before_the_send,
+    ),
+    "an outage is a slow grant": (_hear_of_no_failure, test_place.test_an_outage_is_no_part_of_a_grant),
     "a call of any connection counts": (
         _believe(lambda place, call: replace(call, via=place.via)),
         test_place.test_a_call_of_an_old_connection_means_look,

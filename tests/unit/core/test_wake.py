@@ -350,8 +350,8 @@ def test_a_task_that_ends_the_program_does_not_keep_the_others_from_running() ->
 def test_the_twin_that_forgets_the_others_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(self: Wakes) -> None:
         while self._woken:
-            call, step, waiter = self._woken.popleft()
-            call(step, waiter)
+            context, step, waiter = self._woken.popleft()
+            context.run(step, waiter)
         self._is_planned = False
 
     monkeypatch.setattr(Wakes, "_run", run)

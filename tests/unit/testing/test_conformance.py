@@ -49,7 +49,7 @@ def test_a_ticket_that_is_left_fails_the_check() -> None:
 
     async def prove(world: World) -> None:
         backend, _ = await world.backend()
-        await backend.join(Ticket(LineId("lock", world.key()), TicketId("left")))
+        await backend.join(Ticket.of(LineId("lock", world.key()), TicketId("left")))
 
     with pytest.raises(AssertionError, match="left on the server"):
         run(Check(prove), MemoryWorld())

@@ -25,7 +25,7 @@ class Wire:
         self.calls: list[object] = []
 
     def ticket(self, name: str) -> Ticket:
-        return Ticket(LineId("lock", "k"), TicketId(name))
+        return Ticket.of(LineId("lock", "k"), TicketId(name))
 
     async def inside(self) -> list[str]:
         return [row.id for row in self.backend.server.inspect("*", "*") if row.inside]

@@ -27,7 +27,7 @@ def test_every_path_reads_back_as_its_line(line: LineId) -> None:
 
 @given(texts, st.integers(1, 1 << 30), st.integers(FIRST, LAST))
 def test_every_name_reads_back_as_its_ticket(id_: str, weight: int, number: int) -> None:
-    name = prefix_of(Ticket(LineId("rwlock", "k"), TicketId(id_), size=1 << 30), weight) + f"{number:010d}"
+    name = prefix_of(Ticket.of(LineId("rwlock", "k"), TicketId(id_), size=1 << 30), weight) + f"{number:010d}"
     assert parse(name, size=1 << 30) == Node(name, TicketId(id_), weight, number)
 
 
