@@ -70,7 +70,7 @@ class Visits:
     async def _enter(self, worker: int) -> None:
         token, slots, section = self._token(worker), self._station.guard.slots, self._section
         doors = [(number, self._station.adapter.lock(key(number))) for number in self._route(worker)]
-        note, counts = self._waits.append, self._counts
+        note, counts, served, probe = self._waits.append, self._counts, 0, 1
         for number, lock in itertools.cycle(doors):
             asked = clock()
             if asked >= self._end:
@@ -82,12 +82,14 @@ class Visits:
                 note(got - (asked if asked > self._start else self._start))  # noqa: FURB136 # a call costs too much here
                 crowded = slots[number]  # see `Guard`: its two steps, written out so that we cost little beside a lock
                 slots[number] = token
-                if section or counts[worker] % _PROBE == 0:
+                probe -= 1
+                if section or not probe:
+                    probe = _PROBE
                     await asyncio.sleep(section)
                 if crowded or slots[number] != token:
                     self._violations += 1
                 slots[number] = 0
-            counts[worker] += 1
+            counts[worker] = served = served + 1
 
     async def _run(self, worker: int) -> None:
         token, guard, run = self._token(worker), self._station.guard, self._station.adapter.run
