@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 SHORTEST_BATCH, LONGEST_BATCH = 0.001, 0.020
 MOST_COHORTS = 1024  # of less than five kilobytes each, until those that nobody uses are dropped
-MOST_WISHES = 16_384
+MOST_WISHES = 16_384  # also of cohorts that are gone: what a backend made of one is there when its line is used again
 LONGEST_PAUSE = 1.0  # before a verb without an answer is sent again
 CLOSING = 1.0  # how long closing waits for blocks to end, and then for the server
 

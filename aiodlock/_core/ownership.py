@@ -124,9 +124,8 @@ class Ownership:
         self._place = place
         if first is None:
             place.fence = fence = place.fence + 1
-            self._simple = True
-            if fence >= place.rare_from:
-                self._simple = False
+            self._simple = is_simple = fence < place.rare_from
+            if not is_simple:
                 place.end_count()
             place.holds = (self,)  # type: ignore[assignment]
         else:

@@ -38,8 +38,6 @@ FIRST_PAUSE = 0.02  # before a verb without an answer is sent again; doubles, up
 
 
 class PlaceState(enum.Enum):
-    __hash__ = object.__hash__  # Enum's own is slow, and every move looks into a table
-
     WAITING = "waiting"
     INSIDE = "inside"
     GONE = "gone"
@@ -96,7 +94,7 @@ class Place:
         self.ticket = ticket
         self.queue = queue  # whether to stay in line where it is not free
         self.instead_of = instead_of  # what leaves in the same step
-        self.state = WAITING
+        self.state = WAITING  # then INSIDE by `_enter`, and GONE for good by `end`
         self.life = cohort.waiting_life  # the present life: short while waiting and just called, then ttl
         # Inside
         self.holds: Collection[Hold] = ()
