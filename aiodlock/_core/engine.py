@@ -8,7 +8,7 @@ import math
 import secrets
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
@@ -82,7 +82,6 @@ class Engine:
         self.give = wakes.give
         if isinstance(backend, Hearing):
             backend.hearing = wakes
-        self.done = _done(self.loop)  # what there is to wait for where there is nothing
         self.is_open = True
         self.is_over = False  # closing has waited long enough: what is not confirmed ends by its life
         self.is_loud = events is not None  # whether somebody wants to hear of every hand-off
@@ -348,13 +347,6 @@ class Engine:
 def _new_ids() -> Iterator[TicketId]:
     client = secrets.token_hex(8)
     return cast("Iterator[TicketId]", (f"{client}-{number}" for number in itertools.count(1)))
-
-
-def _done(loop: asyncio.AbstractEventLoop) -> Coroutine[Any, Any, None]:
-    """Return what can be awaited any number of times, at the least cost; for types, what an `__aexit__` returns."""
-    done = loop.create_future()
-    done.set_result(None)
-    return cast("Coroutine[Any, Any, None]", done)
 
 
 class _Elsewhere:

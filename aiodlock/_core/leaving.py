@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Iterator
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiodlock._core.cancel import finish
 
 if TYPE_CHECKING:
     from aiodlock._core.place import Place
 
-__all__ = ["GRACE", "Leaving", "see_off"]
+__all__ = ["GRACE", "NOTHING", "Leaving", "see_off"]
 
 GRACE = 1.0  # how long a release waits for the server; then it goes on in the background
 _MOST_STEPS = 4
@@ -87,3 +88,14 @@ async def see_off(place: Place, left: asyncio.Future[None]) -> None:
             place.left = asyncio.get_running_loop().create_future()
             await finish(place.left, within=GRACE)
         raise
+
+
+@coroutine
+def _nothing() -> Iterator[None]:
+    """Wait for nothing. Ended once, it can be awaited any number of times on any loop, for less than a future costs."""
+    yield from ()
+
+
+NOTHING: Final = cast("Coroutine[Any, Any, None]", _nothing())
+"""What a release waits for where the server has nothing to do."""
+next(cast("Iterator[None]", NOTHING), None)

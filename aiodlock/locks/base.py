@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from aiodlock._core.cohort import Cohort, Shape
 from aiodlock._core.combine import Combiner
 from aiodlock._core.hold import Hold
-from aiodlock._core.leaving import see_off
+from aiodlock._core.leaving import NOTHING, see_off
 from aiodlock._core.line import LineId, Row, Ticket
 from aiodlock._core.ownership import RELEASED, Owners, Task, current_task
 from aiodlock._core.wake import Waiter
@@ -91,7 +91,7 @@ class Synchronizer(Generic[_HoldT]):
             self._client._at_work()  # raises in another loop; to ask which one it is would cost a system call
         if cohort.retired:
             cohort = self._enlist()
-        if self._owners.get(task) is not None and (held := self._held_by(task, cohort.engine)) is not None:
+        if task in self._owners and (held := self._held_by(task, cohort.engine)) is not None:
             hold = self._again(held)
             hold._begin_block(task)
             return cast("_HoldT", hold)
@@ -122,14 +122,13 @@ class Synchronizer(Generic[_HoldT]):
         own = owners.get(task)
         if own is not None and own._simple:
             cohort, place = own._cohort, own._place
-            engine = cohort.engine
-            clock = engine.now
+            clock = cohort.engine.now
             now = clock()
             if now < place.deadline:
                 own._state = RELEASED
                 del owners[task]
                 left = cohort.give_back(own, now)
-                return engine.done if left is None else see_off(place, left)
+                return NOTHING if left is None else see_off(place, left)
         block = owners.innermost_block(task)
         if block is None:
             raise NotHeldError(self.key, f"this task did not enter {self.key!r}: acquire() gives a hold to pass around")

@@ -334,10 +334,11 @@ def a_task_waits_for_itself(patch: pytest.MonkeyPatch) -> None:
 def hand_offs_share_a_fence(patch: pytest.MonkeyPatch) -> None:
     begin = Hold.__init__
 
-    def begin_with_the_first_fence(self: Hold, cohort: Cohort, place: Place, fence: int, now: float) -> None:
-        begin(self, cohort, place, fence >> 15 << 15, now)
+    def begin_with_the_last_fence(self: Hold, cohort: Cohort, place: Place, now: float) -> None:
+        place.fence = max(place.fence - 1, place.fence >> 15 << 15)
+        begin(self, cohort, place, now)
 
-    patch.setattr(Hold, "__init__", begin_with_the_first_fence)
+    patch.setattr(Hold, "__init__", begin_with_the_last_fence)
 
 
 @caught_by("the_lease_is_told_and_not_overstated", "an_outage_longer_than_the_lease_is_noticed_before_others_get_in")

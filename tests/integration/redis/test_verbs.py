@@ -537,7 +537,7 @@ async def test_inspect_passes_over_what_is_not_ours_and_what_is_broken(connect: 
     client = await connect(prefix="mixed")
     good, odd = (Ticket.of(LineId("lock", name), TicketId("t")) for name in ("good", "odd"))
     await client.backend.join(good)
-    await client.backend.join(replace(odd, owner="who"))
+    await client.backend.join(odd.wishing(owner="who"))
     await client.do("HSET", b"mixed:{\xff}:lock", "field", "value")
     await client.do("HSET", "mixed:{garbage}:lock", "line", "garbage")
     header = await client.do("HGET", client.key(odd.line), "line")

@@ -12,15 +12,16 @@ from aiodlock.backends.redis.master import Master
 from aiodlock.backends.redis.redlock import RedlockBackend
 from aiodlock.backends.redis.stand import Stand
 from aiodlock.testing.proxy import FaultProxy
-from aiodlock.testing.servers import IndependentMasters
+from aiodlock.testing.servers import IndependentMasters, RedisServer
 from tests.integration.redis.conftest import until
-from tests.integration.redlock.conftest import Connect, taken, ticket, until_empty
+from tests.integration.redlock.conftest import Connect, taken, ticket, until_empty, until_shown
 
 
-async def leave_behind_its_back(connect: Connect, proxies: list[FaultProxy], key: str) -> None:
-    """Give a hold up while one of the servers cannot be reached; then it can again."""
+async def leave_behind_its_back(connect: Connect, missed: RedisServer, proxies: list[FaultProxy], key: str) -> None:
+    """Give a hold up that all have while the last of the servers cannot be reached; then it can again."""
     locks = await connect(proxies)
     hold = await locks.lock(key, ttl=60.0).acquire()
+    await until_shown(missed, key, [True])
     proxies[4].refuse()
     proxies[4].cut()
     await hold.release()
@@ -31,7 +32,7 @@ async def test_a_server_that_missed_the_leave_is_left_when_it_is_back(
     connect: Connect, shared_masters: IndependentMasters, proxies: list[FaultProxy], key: str
 ) -> None:
     """Long before the lease ends there."""
-    await leave_behind_its_back(connect, proxies, key)
+    await leave_behind_its_back(connect, shared_masters.nodes[4], proxies, key)
     await until_empty(shared_masters.nodes[4], key)
 
 
@@ -44,7 +45,7 @@ async def test_a_client_that_forgets_what_it_owes_is_found(
 ) -> None:
     """The broken twin."""
     monkeypatch.setattr(Master, "pay_debts", lambda self: None)
-    await leave_behind_its_back(connect, proxies, key)
+    await leave_behind_its_back(connect, shared_masters.nodes[4], proxies, key)
     with pytest.raises(TimeoutError):
         await until_empty(shared_masters.nodes[4], key, within=2.0)
 
