@@ -317,7 +317,7 @@ class Place:
 
     def _joined(self, answer: Answer | BackendError) -> None:
         if isinstance(answer, BackendError):
-            if self.state is not GONE:
+            if self.state is WAITING:  # else this one was sent again, and the first has its answer
                 self._failed_to_join(answer)
             return
         engine, clock, sent_at = self.engine, self.engine.now, self.joined_at
@@ -354,7 +354,7 @@ class Place:
         deadline = deadline_of(sent_at, answer.remaining)
         if state is WAITING:
             if not cohort.renews:
-                self.lease_until = sent_at + self.ticket.ttl
+                self.lease_until = self.over_at  # counted from the last request, so that an outage does not shorten it
             if answer.company:
                 self.company = True
             self._enter(answer.epoch, answer.remaining, deadline, now)
@@ -370,7 +370,8 @@ class Place:
 
     def _refused(self, answer: Gone) -> None:
         if answer.why is GoneWhy.UNCONFIRMED:
-            self.cohort.unconfirmed(self)
+            if not self.answered:  # else it was confirmed once, and this says nothing
+                self.cohort.unconfirmed(self)
         elif self.state is INSIDE:
             self.lose(f"refused by the server: {answer.why.value}")
         else:

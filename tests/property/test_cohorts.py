@@ -85,7 +85,7 @@ def test_readers_and_writers_never_meet_nor_wait_for_nothing(
 
 def _twice(cohort: Cohort, hold: Any, now: float) -> Any:
     if (waiter := cohort.next_waiter()) is not None:
-        waiter.set_result(cohort._own(hold._place, now))
+        waiter.set_result(cohort._hold(cohort, hold._place, now))
     return None if Cohort._hand_on(cohort, hold._place, now) else cohort._retire_place(hold._place)
 
 

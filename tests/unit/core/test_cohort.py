@@ -24,9 +24,11 @@ from aiodlock import (
     TooManyWaitersError,
 )
 from aiodlock._core import place as place_module
+from aiodlock._core.combine import Combiner
 from aiodlock._core.fence import split
+from aiodlock._core.hold import Hold
 from aiodlock._core.place import Place
-from aiodlock.testing import Faults, LoopClock, settle
+from aiodlock.testing import FakeClock, Faults, LoopClock, settle
 from tests.acceptance import acceptance
 
 
@@ -591,6 +593,53 @@ def _begun(run: Coroutine[Any, Any, None]) -> Future[None]:
     waits_for = run.send(None)
     assert isinstance(waits_for, asyncio.Future)
     return waits_for
+
+
+async def calls_and_turns_in_a_busy_process() -> tuple[int, int]:
+    """Let two clients run functions while each step of the loop takes longer than a batch; count both."""
+    clock, calls = FakeClock(), 0
+
+    def count() -> None:
+        nonlocal calls
+        calls += 1
+
+    async def run_on(client: LockClient) -> None:
+        while hog in asyncio.all_tasks():
+            await client.lock("k").run(count)
+
+    async def hold_the_loop_up() -> None:
+        for _ in range(200):
+            clock.jump(0.03)
+            await asyncio.sleep(0)
+
+    async with (
+        aiodlock.connect("memory://busy", clock=clock) as one,
+        aiodlock.connect("memory://busy", clock=clock) as two,
+    ):
+        network = Faults(one)
+        hog = asyncio.create_task(hold_the_loop_up())
+        await asyncio.gather(*(run_on(client) for client in (one, one, two, two)))
+        return calls, network.sent.count("join")
+
+
+async def test_every_turn_runs_something_however_slow_the_loop_is() -> None:
+    """Its batch is over before it begins; a turn that is given back unused would keep everybody waiting."""
+    calls, turns = await calls_and_turns_in_a_busy_process()
+    assert turns > 10
+    assert calls >= turns
+
+
+async def test_who_gives_turns_of_functions_back_unused_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: it looks at the clock first."""
+    run_batch = Combiner._run_batch
+
+    def look_first(self: Combiner, own: Hold) -> None:
+        if self._cohort.engine.now() < own._place.until:
+            run_batch(self, own)
+
+    monkeypatch.setattr(Combiner, "_run_batch", look_first)
+    calls, turns = await calls_and_turns_in_a_busy_process()
+    assert calls < turns
 
 
 async def test_a_function_that_raises_harms_only_its_own_task(locks: LockClient) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from aiodlock import AcquireTimeoutError, BackendUnavailableError, LockClient
+from aiodlock import AcquireTimeoutError, BackendError, BackendUnavailableError, LockClient
 from aiodlock._core.cohort import Cohort
 from aiodlock._core.line import Answer, Gone, GoneWhy, Ticket, TicketId
 from aiodlock._core.place import Place
@@ -37,6 +37,26 @@ class Replicated(MemoryBackend):
     async def _renew(self, verb: Awaitable[Sequence[Answer | None]]) -> Sequence[Answer | None]:
         answers = await verb
         return answers if self.has_replicas else [None] * len(answers)
+
+
+class TwiceAsked(MemoryBackend):
+    """Confirms the first join late; its second one, sent meanwhile, later still and not."""
+
+    def __init__(self, server: MemoryServer, second: Gone | BackendError) -> None:
+        super().__init__(server=server)
+        self.second = second
+        self.joins = 0
+
+    async def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Answer:
+        self.joins += 1
+        is_first = self.joins == 1
+        answer = await super().join(ticket, queue=queue, instead_of=instead_of)
+        await asyncio.sleep(1.8 if is_first else 0.6)
+        if is_first:
+            return answer
+        if isinstance(self.second, BackendError):
+            raise self.second
+        return self.second
 
 
 @pytest.fixture
@@ -129,3 +149,41 @@ async def test_a_ticket_that_is_not_left_would_be_seen(
         await asyncio.wait({waiter})
         assert isinstance(waiter.exception(), AcquireTimeoutError)
         assert backend.server.inspect("*", "*") != []
+
+
+SECOND_ANSWERS = (Gone(GoneWhy.UNCONFIRMED), BackendError("not allowed"))
+
+
+async def held_and_on_the_server(second: Gone | BackendError) -> tuple[bool, int]:
+    """Acquire with a join that is sent twice; return whether the hold is believed in, and how many are inside."""
+    backend = TwiceAsked(MemoryServer(clock=LoopClock()), second)
+    async with LockClient(backend, clock=LoopClock()) as locks, locks.lock("k", ttl=30, on_lost="flag") as hold:
+        await asyncio.sleep(3)
+        assert backend.joins == 2
+        return not hold.lost, len(backend.server.inspect("*", "*"))
+
+
+@pytest.mark.parametrize("second", SECOND_ANSWERS, ids=repr)
+async def test_a_ticket_that_was_confirmed_is_not_left_for_a_later_doubt(second: Gone | BackendError) -> None:
+    """Somebody holds it, and would share it with the next one."""
+    assert await held_and_on_the_server(second) == (True, 1)
+
+
+async def test_a_held_ticket_that_is_left_for_a_later_doubt_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin."""
+    monkeypatch.setattr(Place, "answered", False)
+    assert await held_and_on_the_server(SECOND_ANSWERS[0]) == (True, 0)
+
+
+async def test_a_held_ticket_that_is_left_for_a_later_refusal_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin."""
+    joined = Place._joined
+
+    def hear(self: Place, answer: Answer | BackendError) -> None:
+        if isinstance(answer, BackendError):
+            self._failed_to_join(answer)
+        else:
+            joined(self, answer)
+
+    monkeypatch.setattr(Place, "_joined", hear)
+    assert await held_and_on_the_server(SECOND_ANSWERS[1]) == (True, 0)
