@@ -13,11 +13,12 @@ from typing import Any, Self, Unpack
 
 from aiodlock._core.cancel import finish, insist
 from aiodlock._core.engine import Engine
+from aiodlock._core.fallback import common
 from aiodlock._core.line import Row
-from aiodlock.backends.base import Backend
+from aiodlock.backends.base import Backend, Capabilities
 from aiodlock.backends.registry import backend_of
 from aiodlock.clock import Clock, SystemClock
-from aiodlock.errors import ClientClosedError, UnsupportedError
+from aiodlock.errors import ClientClosedError, ConfigurationError, UnsupportedError
 from aiodlock.events import EventQueue, EventSink
 from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.locks.base import Synchronizer
@@ -45,6 +46,7 @@ def connect(
     on_event: EventSink | None = None,
     waiting: Push | Poll | Retry | None = None,
     max_waiters: int = _MOST_WAITERS,
+    fallback: str | None = None,
     **settings: Any,
 ) -> LockClient:
     """Return a client of the server that *url* names.
@@ -58,12 +60,19 @@ def connect(
 
     *name* is what others see as owner, host and process id if left out. *on_event* is called with every event,
     *waiting* is how its locks wait unless they say otherwise, *max_waiters* how many tasks may wait at once. *clock* is
-    for tests. *settings* are the backend's own.
+    for tests. *fallback* is the URL of another server, whose locks are taken while the own one is unreachable: they
+    exclude only clients that do the same. *settings* are the backend's own.
     """
-    if clock is not None:
-        settings["clock"] = clock
-    backend = backend_of(url, **settings)
-    return LockClient(backend, name=name, clock=clock, on_event=on_event, waiting=waiting, max_waiters=max_waiters)
+    timed = {} if clock is None else {"clock": clock}
+    return LockClient(
+        backend_of(url, **timed, **settings),
+        name=name,
+        clock=clock,
+        on_event=on_event,
+        waiting=waiting,
+        max_waiters=max_waiters,
+        fallback=None if fallback is None else backend_of(fallback, **timed),
+    )
 
 
 class LockClient:
@@ -82,8 +91,12 @@ class LockClient:
         on_event: EventSink | None = None,
         waiting: Push | Poll | Retry | None = None,
         max_waiters: int = _MOST_WAITERS,
+        fallback: Backend | None = None,
     ) -> None:
+        if fallback is not None and fallback.address == backend.address:
+            raise ConfigurationError(f"{backend.address} cannot be its own fallback: name another server")
         self._backend = backend
+        self._fallback = fallback
         self._name = name
         self._clock = clock or SystemClock()
         self._waiting = waiting or Push()
@@ -126,14 +139,15 @@ class LockClient:
             clock=self._clock,
             events=self._events,
             most_waiters=self._most_waiters,
+            fallback=self._fallback,
         )
         try:
-            await self._backend.open(engine.on_call)
+            await engine.backend.open(engine.on_call)
             if self._closed:
                 raise ClientClosedError("this client was closed while it opened: connect() again")
         except BaseException as error:
             self._closed = True
-            closing = asyncio.ensure_future(insist(self._backend.aclose))
+            closing = asyncio.ensure_future(insist(engine.backend.aclose))
             if await finish(closing, within=1.0) and (second := closing.exception()):
                 error.add_note(f"closing failed as well: {second!r}")
             raise
@@ -255,15 +269,25 @@ class LockClient:
         return self._new_policy(**settings)
 
     def _new_policy(self, **settings: Unpack[Settings]) -> Policy:
-        if not self._backend.capabilities.ordered and (settings.get("fair") or settings.get("linger")):
-            raise UnsupportedError(f"{self._backend.address} does not know who waits: leave fair and linger out")
-        if not self._backend.capabilities.pushes and settings.get("linger"):
-            raise UnsupportedError(f"{self._backend.address} does not tell that others come: leave linger out")
+        if not self._capabilities.ordered and (settings.get("fair") or settings.get("linger")):
+            raise UnsupportedError(f"{self._servers} does not know who waits: leave fair and linger out")
+        if not self._capabilities.pushes and settings.get("linger"):
+            raise UnsupportedError(f"{self._servers} does not tell that others come: leave linger out")
         return Policy(**{"waiting": self._waiting, **settings})  # type: ignore[arg-type]
 
+    @property
+    def _capabilities(self) -> Capabilities:
+        own = self._backend.capabilities
+        return own if self._fallback is None else common(own, self._fallback.capabilities)
+
+    @property
+    def _servers(self) -> str:
+        own = self._backend.address
+        return own if self._fallback is None else f"{own} with the fallback {self._fallback.address}"
+
     def _require(self, kind: str, what: str) -> None:
-        if kind not in self._backend.capabilities.kinds:
-            raise UnsupportedError(f"{self._backend.address} has no {what}: use another backend for them")
+        if kind not in self._capabilities.kinds:
+            raise UnsupportedError(f"{self._servers} has no {what}: use another backend for them")
 
     def _at_work(self) -> Engine:
         """Return the engine, or say why there is none for this caller."""

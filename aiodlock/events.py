@@ -11,6 +11,8 @@ from typing import ClassVar, TypeAlias
 __all__ = [
     "BackendChanged",
     "BackendFailed",
+    "DegradationBegun",
+    "DegradationEnded",
     "Event",
     "EventQueue",
     "EventSink",
@@ -147,6 +149,24 @@ class BackendChanged(Event):
 
     name: ClassVar[str] = "backend.changed"
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class DegradationBegun(Event):
+    """The server at `address` was unreachable for one ttl: new holds are those of `fallback`, until it is back."""
+
+    name: ClassVar[str] = "degradation.begun"
+    address: str
+    fallback: str
+
+
+@dataclass(frozen=True, slots=True)
+class DegradationEnded(Event):
+    """The server at `address` is back: new holds are its own again; each of `fallback` is left when it is released."""
+
+    name: ClassVar[str] = "degradation.ended"
+    address: str
+    fallback: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,7 @@ class Cohort(Tickets):
         for own in place.holds:
             if own._revocation != reason:  # a call can be doubled
                 own._revocation = reason
-                self.engine.emit(HoldRevoked(*self.line, own.fence, reason))
+                self.engine.emit(HoldRevoked(*self.line, own._fence, reason))
         if place in self.open and not place.holds:
             self._let_go(place)
 
@@ -251,8 +251,9 @@ class Cohort(Tickets):
         """Decide what becomes of a place that is not handed on: it is replaced, or left."""
         if self.waiters:
             self.disown(place)
-            # One in doubt has to be buried: it cannot be replaced in one step.
-            if self.live() and self.wanted() > len(self.standing) and not place.unanswered:
+            # One in doubt has to be buried, one on a server not in use left there: neither is replaced in one step.
+            is_sure = not (place.unanswered or (self.engine.fallback and self.engine.fallback.is_behind(place)))
+            if is_sure and self.live() and self.wanted() > len(self.standing):
                 self.overrun = place.overrun
                 place.end()
                 self._stand(instead_of=place)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import secrets
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 from aiodlock._core.cancel import insist
 from aiodlock._core.cohort import Cohort, Shape
+from aiodlock._core.fallback import WithFallback, new_ids
 from aiodlock._core.hold import Hold
 from aiodlock._core.latches import Latches
 from aiodlock._core.leaving import Leaving
@@ -67,25 +67,35 @@ class Engine:
     """One client at work, from open to close, on one event loop."""
 
     def __init__(
-        self, backend: Backend, *, name: str, clock: Clock, events: EventQueue | None, most_waiters: int
+        self,
+        own: Backend,
+        *,
+        name: str,
+        clock: Clock,
+        events: EventQueue | None,
+        most_waiters: int,
+        fallback: Backend | None = None,
     ) -> None:
-        self.backend = backend
         self.name = name
         self.clock = clock
         self.now = clock.now  # like `give`: before Python 3.12, what is called often is given a local name first
-        self.new_id = _new_ids().__next__  # an id that nobody used or will use
+        self.new_id = new_ids(secrets.token_hex(8))
         self.wish = lru_cache(MOST_WISHES)(Wish)  # the same one for the same facts
         self.events = events
         self.most_waiters = most_waiters
         self.loop = asyncio.get_running_loop()
         wakes = Wakes(self.loop)
         self.give = wakes.give
-        if isinstance(backend, Hearing):
-            backend.hearing = wakes
+        for server in (own,) if fallback is None else (own, fallback):
+            if isinstance(server, Hearing):
+                server.hearing = wakes
+        self.fallback = WithFallback(self, own, fallback) if fallback is not None else None
+        self.backend: Backend = self.fallback or own
+        self.heard_at = 0.0  # when any ticket had an answer
         self.is_open = True
         self.is_over = False  # closing has waited long enough: what is not confirmed ends by its life
         self.is_loud = events is not None  # whether somebody wants to hear of every hand-off
-        self.trusts_calls = backend.capabilities.trusts_calls
+        self.trusts_calls = self.backend.capabilities.trusts_calls
         self.waiting = 0
         self.grant = 0.0  # seconds that a join takes, on an average
         self.places: dict[TicketId, Place] = {}
@@ -145,10 +155,11 @@ class Engine:
         )
 
     def renew(self, places: list[Place]) -> None:
-        """Renew all of *places* in one call; their answers reach them."""
-        asked = [(place, *place.renewal(place.next_life())) for place in places]
-        verb = self.backend.renew([ticket for _, ticket, _, _ in asked])
-        self.work.own(verb, partial(self._renewed, asked))
+        """Renew all of *places* of one server in one call; their answers reach them."""
+        for part in (places,) if self.fallback is None else self.fallback.by_server(places):
+            asked = [(place, *place.renewal(place.next_life())) for place in part]
+            verb = self.backend.renew([ticket for _, ticket, _, _ in asked])
+            self.work.own(verb, partial(self._renewed, asked))
 
     async def extend(self, place: Place, ttl: float) -> None:
         """Renew one place for *ttl*, and wait for the answer."""
@@ -218,7 +229,7 @@ class Engine:
     def ownership_ended(self, own: Hold, now: float) -> None:
         """Hear of a release, where somebody wants to know."""
         if own._task is not None:
-            self.emit(LockReleased(*own._cohort.line, own.fence, now - own._since))
+            self.emit(LockReleased(*own._cohort.line, own._fence, now - own._since))
         self._ending.pop(own, None)
         if not self._ending and self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
@@ -342,11 +353,6 @@ class Engine:
         await self.leaving.wait(within=CLOSING)
         self.is_over = True
         await self.work.drain(within=until - self.loop.time())
-
-
-def _new_ids() -> Iterator[TicketId]:
-    client = secrets.token_hex(8)
-    return cast("Iterator[TicketId]", (f"{client}-{number}" for number in itertools.count(1)))
 
 
 class _Elsewhere:

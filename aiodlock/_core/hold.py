@@ -11,6 +11,7 @@ from typing import Self
 from aiodlock._core.block import Block
 from aiodlock._core.leaving import see_off
 from aiodlock._core.ownership import RELEASED, current_task
+from aiodlock.errors import UnsupportedError
 from aiodlock.policy import check_ttl
 
 __all__ = ["Hold", "any_lost"]
@@ -25,6 +26,22 @@ class Hold(Block):
     __slots__ = ()
 
     _nested = 0  # entries of its task inside its own block
+
+    @property
+    def fence(self) -> int:
+        """Larger than those of all earlier owners that this one excludes; check it where the data lives.
+
+        Raise `UnsupportedError` where the hold is degraded.
+        """
+        if self._cohort.engine.fallback is not None and self.degraded:
+            raise UnsupportedError(f"the hold of {self.key!r} is degraded, and has no fence: write when it is not")
+        return self._fence
+
+    @property
+    def degraded(self) -> bool:
+        """Whether it is one of the fallback server: it excludes only those who degraded to the same one."""
+        fallback = self._cohort.engine.fallback
+        return fallback is not None and fallback.has_lent(self._place)
 
     @property
     def owner(self) -> str:

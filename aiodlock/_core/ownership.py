@@ -94,13 +94,13 @@ class Ownership:
         "__weakref__",
         "_block",
         "_cohort",
+        "_fence",
         "_on_lost",
         "_place",
         "_simple",
         "_since",
         "_state",
         "_task",
-        "fence",
     )
 
     _cancelled = False  # whether we cancelled the task of this block
@@ -129,9 +129,8 @@ class Ownership:
                 place.end_count()
             place.holds = (self,)  # type: ignore[assignment]
         else:
-            fence, self._simple, self._first = first.fence, False, first
-        self.fence: Final[int] = fence
-        """Larger than those of all earlier owners that this one excludes; check it where the data lives."""
+            fence, self._simple, self._first = first._fence, False, first
+        self._fence: Final[int] = fence
         self._since = since
         self._state = HELD
         self._task: Task | None = None
@@ -258,7 +257,7 @@ class Ownership:
         if self._loss is not None:
             return
         self._loss, self._simple = reason, False
-        self._cohort.engine.emit(HoldLost(*self._cohort.line, self.fence, reason))
+        self._cohort.engine.emit(HoldLost(*self._cohort.line, self._fence, reason))
         for watcher in self._watchers:
             if not watcher.done():
                 watcher.set_result(None)
@@ -312,7 +311,7 @@ class Ownership:
 
     def _abandon(self) -> None:
         self._abandoned = True
-        self._cohort.engine.emit(HoldAbandoned(*self._cohort.line, self.fence))
+        self._cohort.engine.emit(HoldAbandoned(*self._cohort.line, self._fence))
 
     def _adopt(self) -> None:
         """Be looked after again: a task enters that was forgotten by all."""

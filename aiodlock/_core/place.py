@@ -340,6 +340,7 @@ class Place:
         if isinstance(answer, Gone):
             self._refused(answer)
             return
+        self.engine.heard_at = now
         self.asked_since = None
         self.pauses = 0
         self.via = answer.via

@@ -133,9 +133,12 @@ class Tickets(Waiters):
             self.balance()
 
     def no_answer(self, place: Place) -> None:
-        """Hear that the server was silent for a whole ttl."""
+        """Hear that the server was silent for a whole ttl: another may stand in for it."""
         self.standing.pop(place, None)
         place.leave()
+        if self.engine.fallback is not None and self.engine.fallback.stands_in_for(place):
+            self.balance()
+            return
         hint = f"no answer for {self.line.key!r} within its ttl of {self.policy.ttl:g}s: check the server"
         self.fail(lambda: _caused(BackendUnavailableError(hint), place.failure))
 

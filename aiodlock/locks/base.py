@@ -274,7 +274,7 @@ class Synchronizer(Generic[_HoldT]):
         if self._max_hold is not None:
             own._set_limit(self._max_hold)
         if own._cohort.engine.is_loud:
-            own._cohort.engine.emit(LockAcquired(*self._line, own.fence))
+            own._cohort.engine.emit(LockAcquired(*self._line, own._fence))
         return own
 
     async def _queue_at_most(self, cohort: Cohort, wait: float | None) -> Hold:

@@ -33,7 +33,7 @@ class Permit(Hold):
     @property
     def permit(self) -> str:
         """The id of this permit: its ticket, and which of the ticket's ownerships it is."""
-        return f"{self._place.ticket.id}.{split(self.fence)[1]}"
+        return f"{self._place.ticket.id}.{split(self._fence)[1]}"
 
     @property
     def permits(self) -> int:

@@ -69,6 +69,11 @@ PRINTS = {
         "the books balance: True\n"
     ),
     "22_guarded_rows": "sleepy is too late\nin stock: 15\n",
+    "23_fallback": (
+        "on its own server\n"
+        + "degraded: only those who use the fallback too are kept out, and there is no fence\n" * 2
+        + "on its own server\n"
+    ),
     "21_several_backends": (
         "price: 120, ledger and page agreed every time: True\nprice is lost, and the ledger is free: True\n"
     ),
