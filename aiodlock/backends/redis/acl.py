@@ -40,10 +40,9 @@ def acl_line(
 ) -> tuple[str, ...]:
     """Return the ``ACL SETUSER`` command of a user who can keep lines under *prefix* and nothing else.
 
-    ``scan`` is for ``inspect``, ``del`` for latches and Redlock. Without pushes ``subscribe`` is not needed; where no
-    client of the same lines has them, nor is ``publish``. In a *cluster* it is given to every server. *stocking* adds
-    what ``stock`` needs, *confirming* what ``min_replicas`` needs, *looking* what lets ``aiodlock doctor`` see how the
-    server is set up.
+    ``scan`` is for ``inspect`` only. Without pushes ``subscribe`` is not needed; where no client of the same lines has
+    them, nor is ``publish``. In a *cluster* it is given to every server. *stocking* adds what ``stock`` needs,
+    *confirming* what ``min_replicas`` needs, *looking* what lets ``aiodlock doctor`` see how the server is set up.
     """
     keys = (f"~{prefix}:*", f"&{prefix}:calls:*")
     names = [*(CLUSTER_COMMANDS if cluster else COMMANDS)]

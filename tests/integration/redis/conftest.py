@@ -41,6 +41,12 @@ class Client(Told):
     async def answer(self, ticket: Ticket) -> Answer | None:
         return (await self.backend.renew([ticket]))[0]
 
+    async def bury(self, ticket: Ticket, *, life: float) -> None:
+        """Leave, and have the id remembered for so many seconds, which may be less than anybody asks for."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("aiodlock.backends.redis.backend.tombstone_life", lambda ttl: life)
+            await self.backend.leave(ticket, bury=True)
+
     async def until_over(self, *tickets: Ticket) -> None:
         """Return when the lives of these tickets have ended by the server's clock; inspecting sweeps nothing."""
         gone = {ticket.id for ticket in tickets}
