@@ -25,8 +25,6 @@ from aiodlock._core.line import (
     tombstone_life,
 )
 from aiodlock.backends.base import Capabilities
-from aiodlock.backends.redis.backend import _LEAVE
-from aiodlock.backends.redis.scripts import to_none
 from aiodlock.errors import BackendDataError
 from tests.integration.redis.conftest import Client
 
@@ -359,17 +357,11 @@ async def test_a_buried_id_never_stands(client: Client, ticket: Make) -> None:
 
 
 async def test_tombstones_whose_time_is_over_go_though_one_lasts_long(client: Client, ticket: Make) -> None:
-    async def bury(seconds: float) -> None:
-        mine = ticket(line=line)
-        await client.backend._call(_LEAVE, line, b"", mine.id, round(seconds * 1e6), decode=to_none)
-
     line = LineId("lock", "graves")
     lasting = ticket(line=line, ttl=600.0)
     await client.backend.leave(lasting, bury=True)
-    for _ in range(30):
-        await bury(0.001)
-    for _ in range(20):
-        await bury(600.0)
+    for life in (*[0.001] * 30, *[600.0] * 20):
+        await client.bury(ticket(line=line), life=life)
     assert await client.do("HLEN", client.key(line)) <= 30
     assert await client.backend.join(lasting) == Gone(GoneWhy.BURIED, None, 1)
 
