@@ -54,7 +54,6 @@ def test_connections_are_killed_and_scripts_flushed_again_and_again(server: Redi
     assert asyncio.run(left_on(server, crew.key)) == []
 
 
-@pytest.mark.long
 def test_killed_connections_show_who_does_not_repeat_a_leave(server: RedisServer, far: str) -> None:
     """The broken twin: its ticket stays, and everybody waits for the end of its life."""
     with (
