@@ -11,6 +11,7 @@ A verb without an answer raises :class:`~aiodlock.errors.BackendUnavailableError
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager
@@ -44,6 +45,7 @@ __all__ = [
     "Stockroom",
     "as_future",
     "only_key",
+    "pause_after",
 ]
 
 _T = TypeVar("_T")
@@ -52,6 +54,7 @@ OnCall: TypeAlias = Callable[[Call], None]
 
 _PLAIN = re.compile(r"(?:[^*?\[]|\[[*?\[]\])*")  # a shell-style pattern in which every special character is escaped
 _ESCAPED = re.compile(r"\[([*?\[])\]")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # short beside any ttl: who waits must not fail because we pause
 
 
 def only_key(pattern: str) -> str | None:
@@ -192,6 +195,11 @@ class Reply(Generic[_T]):
 def as_future(verb: Awaitable[_T]) -> asyncio.Future[_T]:
     """Return a verb as a future: as it is, if it is one; only a coroutine costs a task."""
     return verb.future if isinstance(verb, Reply) else asyncio.ensure_future(verb)
+
+
+def pause_after(tries: int) -> float:
+    """Return how long to wait after so many tries to connect: longer and longer, and not all clients as long."""
+    return min(_FIRST_PAUSE * (1 << min(tries, 20)), _LONGEST_PAUSE) * random.uniform(0.5, 1.5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ import asyncio
 import enum
 from collections.abc import Callable
 
+from aiodlock.backends.base import pause_after
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.link import Link, StatementError
-from aiodlock.backends.mysql.node import dial, pause_after
+from aiodlock.backends.mysql.node import dial
 from aiodlock.backends.mysql.queries import Rows, call, query
 from aiodlock.errors import AiodlockError, BackendUnavailableError
 

@@ -15,21 +15,20 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from aiodlock.backends.base import Reply
+from aiodlock.backends.base import Reply, pause_after
 from aiodlock.backends.mysql.address import Address
 from aiodlock.backends.mysql.batch import Alone, Batch, Decode, Order, Shortcut, Statement
 from aiodlock.backends.mysql.link import Link, StatementError
 from aiodlock.backends.mysql.packets import command
 from aiodlock.errors import AiodlockError, BackendUnavailableError
 
-__all__ = ["Greet", "Node", "dial", "pause_after"]
+__all__ = ["Greet", "Node", "dial"]
 
 _T = TypeVar("_T")
 Greet: TypeAlias = Callable[[Link], Awaitable[None]]
 
 _TOGETHER = 32  # statements in one packet: the first answer is not kept waiting for long
 _REST = 0.01  # seconds, more or less, at least, before a statement that the server rolled back goes out again
-_FIRST_DELAY, _LONGEST_DELAY = 0.02, 0.5  # short beside any ttl: who waits must not fail because we pause
 
 
 class _Resting(NamedTuple):
@@ -201,11 +200,6 @@ def _taken_out(orders: deque[Order[Any]], lane: Hashable) -> list[Order[Any]]:
     orders.clear()
     orders.extend(others)
     return taken
-
-
-def pause_after(tries: int) -> float:
-    """Return how long to wait before the next connect."""
-    return min(_FIRST_DELAY * (1 << min(tries, 20)), _LONGEST_DELAY) * random.uniform(0.5, 1.5)
 
 
 async def dial(address: Address, greet: Greet, *, within: float) -> Link:

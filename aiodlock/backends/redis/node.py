@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
+from aiodlock.backends.base import pause_after
 from aiodlock.backends.redis.request import Decode, Request
 from aiodlock.backends.redis.scripts import Script, to_hello, to_none
 from aiodlock.backends.redis.wire import Hear, Link, OnPush, OnRefused
@@ -16,9 +16,6 @@ from aiodlock.errors import BackendError, BackendUnavailableError
 __all__ = ["Node", "Where", "close_together"]
 
 _T = TypeVar("_T")
-
-_FIRST_DELAY = 0.02
-_LONGEST_DELAY = 0.5  # short beside any ttl: who waits must not fail because we pause
 
 
 class Where(Protocol):
@@ -166,14 +163,13 @@ class Node:
         request.fail(BackendUnavailableError(f"{self.address}: {self._down}"))
 
     async def _redial(self) -> Link:
-        delay = _FIRST_DELAY
+        tries = 0
         while True:
-            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
+            await asyncio.sleep(pause_after(tries))
             try:
                 return await self._dial()
             except BackendError as error:
-                self._down = str(error)
-                delay = min(2 * delay, _LONGEST_DELAY)
+                self._down, tries = str(error), tries + 1
 
     async def _dial(self) -> Link:
         link: Link | None = None
