@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from aiodlock.backends.redis import RedisBackend, wire
 from aiodlock.backends.redis.address import Address
 from aiodlock.backends.redis.node import Node
 from aiodlock.backends.redis.route import PING
+from aiodlock.backends.redis.scripts import command, to_none
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError, BackendUnavailableError
 from aiodlock.testing.proxy import FaultProxy
@@ -246,6 +248,55 @@ async def test_while_there_is_no_connection_a_command_fails_at_once(connect: Con
     await client.backend.ping()
 
 
+async def pauses_between_tries(connect: Connect, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return after how many failed tries it paused, when a server was away for some tries and later for a moment."""
+    asked: list[int] = []
+    monkeypatch.setattr("aiodlock.backends.redis.node.pause_after", lambda tries: asked.append(tries) or 0.001)
+    client, dialled = await connect(through(proxy)), 0
+    dial = client.backend._node._dial
+
+    async def counted() -> Link:
+        nonlocal dialled
+        dialled += 1
+        return await dial()
+
+    monkeypatch.setattr(client.backend._node, "_dial", counted)
+    proxy.refuse()
+    proxy.cut()
+    await until(lambda: dialled >= 5)
+    proxy.heal()
+    await back(client)
+    proxy.cut()
+    await back(client)
+    assert len(asked) == dialled
+    return asked
+
+
+async def test_each_try_to_connect_is_after_a_longer_pause(
+    connect: Connect, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the first again after a connection that was made."""
+    asked = await pauses_between_tries(connect, proxy, monkeypatch)
+    assert asked == [*range(len(asked) - 1), 0]
+
+
+async def test_who_tries_without_a_pause_is_found(
+    connect: Connect, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin."""
+
+    async def redial(self: Node) -> Link:
+        while True:
+            try:
+                return await self._dial()
+            except BackendError:
+                await asyncio.sleep(0)
+
+    monkeypatch.setattr(Node, "_redial", redial)
+    with pytest.raises(AssertionError):
+        await pauses_between_tries(connect, proxy, monkeypatch)
+
+
 async def test_reconnected_is_said_after_the_subscription_is_confirmed(
     connect: Connect, client: Client, proxy: FaultProxy, ticket: Make
 ) -> None:
@@ -289,6 +340,48 @@ async def test_a_half_open_connection_is_noticed_soon(connect: Connect, proxy: F
 
 def link_reason(failed: list[Any]) -> bool:
     return any("no reply in time" in str(error) for error in failed)
+
+
+async def end_of_connection(*, in_doubt: bool) -> str:
+    """Close a connection, with a reply outstanding if *in_doubt*; return what its peer, which says nothing, sees."""
+    seen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    is_asked = asyncio.Event()
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.read(1000):
+                is_asked.set()
+            seen.set_result("closed")
+        except ConnectionResetError:
+            seen.set_result("reset")
+        finally:
+            writer.close()
+
+    async with asyncio.timeout(20), await asyncio.start_server(hear, "127.0.0.1") as peer:
+        address = Address(host="127.0.0.1", port=peer.sockets[0].getsockname()[1])
+        link = await address.connect(lambda: Link("peer", via=1, on_push=lambda push, via: None, patience=60.0))
+        if in_doubt:
+            asked = link.send(command("ECHO", "x"), to_none)
+            await is_asked.wait()
+            shorten_patience(link, 0.03)
+            assert await link.lost() == "no reply in time"
+            with pytest.raises(BackendUnavailableError):
+                await asked
+        else:
+            await link.aclose("closed")
+        return await seen
+
+
+@pytest.mark.parametrize(("in_doubt", "end"), [(True, "reset"), (False, "closed")])
+async def test_only_a_connection_in_doubt_is_reset(in_doubt: bool, end: str) -> None:
+    """The server then knows at once that nobody hears what it still has to say."""
+    assert await end_of_connection(in_doubt=in_doubt) == end
+
+
+async def test_who_closes_politely_though_in_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin."""
+    monkeypatch.setattr(wire, "_RESET", struct.pack("ii", 0, 0))
+    assert await end_of_connection(in_doubt=True) == "closed"
 
 
 async def test_without_its_check_a_half_open_connection_is_not_noticed(
