@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,10 @@ from aiodlock import (
     UnsupportedError,
 )
 from aiodlock._core.line import Gone, GoneWhy, Inside, LineId, Ticket
-from aiodlock.backends.redis import redlock
+from aiodlock.backends.redis import council, redlock
 from aiodlock.backends.redis.council import Council
 from aiodlock.backends.redis.master import Master
-from aiodlock.backends.redis.quorum import largest, majority_of
+from aiodlock.backends.redis.quorum import Votes, gather_votes, largest, majority_of
 from aiodlock.backends.redis.redlock import RedlockBackend
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import IndependentMasters, TlsRedisServer, require
@@ -314,6 +316,51 @@ async def test_without_a_majority_nobody_can_be_sure(connect: Connect, masters: 
     assert caught.value.key == key
     with pytest.raises(BackendUnavailableError, match="2 of 5"):
         await locks.ping()
+
+
+LIMITS = pytest.mark.parametrize(("limit", "ttl"), [(600.0, 0.8), (0.1, 4800.0)], ids=["lease", "limit"])
+
+
+async def try_while_most_are_silent(
+    connect: Connect, proxies: list[FaultProxy], key: str, *, limit: float, ttl: float, within: float
+) -> None:
+    """Have the silent ones waited for, until that is given up or *within* seconds are over."""
+    locks = await connect(proxies, limit=limit, patience=600.0)
+    for proxy in proxies[:3]:
+        proxy.half_open()
+    with pytest.raises(BackendUnavailableError, match="of 5 servers answered"):
+        async with asyncio.timeout(within):
+            await locks.backend.join(ticket(key, "mine").wishing(ttl=ttl), queue=False)
+
+
+@LIMITS
+async def test_silent_servers_are_waited_for_up_to_the_limit_and_an_eighth_of_the_lease(
+    connect: Connect,
+    proxies: list[FaultProxy],
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: float,
+    ttl: float,
+) -> None:
+    waited: list[float] = []
+
+    def gather_noted(*asked: Any, limit: float) -> Awaitable[Votes[Any]]:
+        waited.append(limit)
+        return gather_votes(*asked, limit=limit)
+
+    monkeypatch.setattr(council, "gather_votes", gather_noted)
+    await try_while_most_are_silent(connect, proxies, key, limit=limit, ttl=ttl, within=20)
+    assert waited == [600.0, 0.1]  # opening is left to the patience of a connection
+
+
+@LIMITS
+async def test_who_waits_for_silent_servers_without_a_limit_is_found(
+    connect: Connect, proxies: list[FaultProxy], key: str, monkeypatch: pytest.MonkeyPatch, limit: float, ttl: float
+) -> None:
+    """The broken twins: each knows only the other of the two limits."""
+    monkeypatch.setattr(council, "min", max, raising=False)
+    with pytest.raises(TimeoutError):
+        await try_while_most_are_silent(connect, proxies, key, limit=limit, ttl=ttl, within=0.5)
 
 
 async def test_opening_needs_a_majority(masters: IndependentMasters) -> None:
