@@ -8,11 +8,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import aiodlock
+from aiodlock import AcquireTimeoutError, LockClient, Poll, Retry
 from aiodlock._core.line import LineId, Ticket
 from aiodlock.backends.redis.acl import CLUSTER_COMMANDS, acl_line
 from aiodlock.backends.redis.cluster import ClusterBackend
 from aiodlock.errors import BackendError, BackendUnavailableError, ConfigurationError
 from aiodlock.testing.servers import RedisCluster, RedisServer
+from tests.faults.twins import TWINS
+from tests.fuzz.twins import broken
 from tests.integration.cluster.conftest import Member, elsewhere
 
 Connect = Callable[..., Awaitable[Member]]
@@ -99,6 +102,47 @@ async def test_who_may_not_listen_is_told_when_it_connects(connect: Connect, clu
     deaf = await connect(user, pushes=False)
     assert not deaf.backend.capabilities.pushes
     await deaf.backend.ping()
+
+
+@pytest.fixture
+def deaf(cluster: RedisCluster, user: str) -> str:
+    """A user who may neither listen nor call; returns its URL."""
+    tell_all(cluster, "ACL", "SETUSER", "locker", "-ssubscribe", "-spublish", "resetchannels")
+    return user
+
+
+async def contend(url: str, waiting: Poll | Retry, *, wait: float) -> list[BaseException | None]:
+    """Let four tasks of two clients have a lock by turns, one at a time; return how each of them ended."""
+    inside: list[str] = []
+
+    async def visit(locks: LockClient) -> None:
+        for _ in range(3):
+            async with locks.lock("deaf", ttl=3.0, wait=wait):
+                inside.append(locks.name)
+                assert len(inside) == 1
+                await asyncio.sleep(0.01)
+                inside.remove(locks.name)
+
+    async with (
+        aiodlock.connect(url, name="a", pushes=False, waiting=waiting) as one,
+        aiodlock.connect(url, name="b", pushes=False, waiting=waiting) as two,
+    ):
+        ends = await asyncio.gather(*(visit(locks) for locks in (one, one, two, two)), return_exceptions=True)
+        assert [row async for row in one.inspect("deaf")] == []
+    return ends
+
+
+@pytest.mark.parametrize("waiting", [Poll(0.05), Retry(times=1000, interval=0.02)], ids=lambda one: type(one).__name__)
+async def test_locks_are_handed_on_without_pub_sub(deaf: str, waiting: Poll | Retry) -> None:
+    """By looking; none is left out."""
+    assert await contend(deaf, waiting, wait=40.0) == [None] * 4
+
+
+async def test_who_neither_hears_nor_looks_is_found(deaf: str) -> None:
+    """The broken twin waits until its time is over."""
+    with broken(TWINS["never_looks"]):
+        ends = await contend(deaf, Poll(0.05), wait=0.5)
+    assert AcquireTimeoutError in map(type, ends)
 
 
 async def test_opening_without_a_server_raises_and_leaves_nothing() -> None:
