@@ -182,6 +182,19 @@ async def test_everybody_who_waited_is_served(locks: LockClient, spare: LockClie
     assert not locks._at_work().waiting
 
 
+async def test_every_kind_is_lent_but_latches(locks: LockClient, spare: LockClient, faults: Faults) -> None:
+    await degrade(locks, faults)
+    async with (
+        locks.rwlock("r").write() as writer,
+        locks.semaphore("p", permits=2) as permit,
+        locks.segmented("s", segments=2).any() as segment,
+        locks.multi(locks.lock("x"), locks.lock("y")) as both,
+        locks.election("e").leadership() as leader,
+    ):
+        assert all(hold.degraded for hold in (writer, permit, segment, *both.holds, leader))
+    assert await inside(spare) == ["web-1"]  # how many segments there are
+
+
 # --- whom it excludes ----------------------------------------------------------------------------------------
 
 
