@@ -125,14 +125,19 @@ class RedisCluster(Group[ClusterNode]):
 
     @contextmanager
     def moving(self, slot: int, to: ClusterNode) -> Iterator[Callable[[], None]]:
-        """Keep *slot* between two masters for the time of a block; call what it yields to carry its keys over."""
+        """Keep *slot* between two masters for the time of a block; call what it yields to carry its keys over.
+
+        At the end it belongs to the other one, also when the block fails.
+        """
         source = self.owner(slot)
         to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id)
-        yield lambda: self._carry(slot, source, to)
-        self._carry(slot, source, to)
-        for node in (to, source, *self.masters()):
-            node.ask("CLUSTER", "SETSLOT", slot, "NODE", to.id)
+        try:
+            yield lambda: self._carry(slot, source, to)
+        finally:
+            self._carry(slot, source, to)
+            for node in (to, source, *self.masters()):
+                node.ask("CLUSTER", "SETSLOT", slot, "NODE", to.id)
 
     def _carry(self, slot: int, source: ClusterNode, to: ClusterNode) -> None:
         while keys := cast("list[bytes]", source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)):

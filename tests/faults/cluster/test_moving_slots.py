@@ -68,3 +68,4 @@ def test_many_slots_move_under_load(cluster: RedisCluster) -> None:
                 crew.await_more(5)
         histories = [crew.finish() for crew in (one, two)]
     assert [judge(events) for events in histories] == [[], []]
+    assert [left_in(cluster, crew.key) for crew in (one, two)] == [[], []]

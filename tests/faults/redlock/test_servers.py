@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from aiodlock.testing.history import check_exclusion, check_fencing, stays
 from aiodlock.testing.processes import Worker, WorkerFailedError
 from aiodlock.testing.servers import IndependentMasters
 from tests.faults.crew import Crew, judge
+from tests.faults.leftovers import left_at
 from tests.faults.redlock.conftest import MovableClock
 
 KINDS = ["lock", pytest.param("rwlock", marks=pytest.mark.long)]
@@ -19,27 +21,35 @@ MORE = {"within": 30.0}
 pytestmark = pytest.mark.timeout(240)
 
 
+def left_in(masters: IndependentMasters, key: str) -> list[str]:
+    """Say what is left on any of the servers that run, asked one by one: a majority may not know it."""
+    running = [node for node in masters.nodes if node.running]
+    return asyncio.run(left_at([node.url for node in running], running, key))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_server_that_hangs_is_not_waited_for(masters: IndependentMasters, kind: str) -> None:
     """Nobody is inside beside a holder, everybody gets on while it hangs and when it answers what had piled up."""
-    with Crew("contend", [masters.url] * 3, kind=kind, tasks=2, ttl=2.0) as crew:
+    with Crew("contend", [masters.url] * 3, kind=kind, tasks=2, ttl=30.0) as crew:
         crew.await_more(3, **MORE)
         with masters.nodes[0].paused():
             crew.await_more(3, **MORE)
         crew.await_more(3, **MORE)
         events = crew.finish()
     assert judge(events, kind=kind) == []
+    assert left_in(masters, crew.key) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_servers_may_die(masters: IndependentMasters, kind: str) -> None:
-    with Crew("contend", [masters.url] * 3, kind=kind, tasks=2, ttl=2.0) as crew:
+    with Crew("contend", [masters.url] * 3, kind=kind, tasks=2, ttl=30.0) as crew:
         crew.await_more(3, **MORE)
         for node in masters.nodes[:2]:
             node.crash()
         crew.await_more(3, **MORE)
         events = crew.finish()
     assert judge(events, kind=kind) == []
+    assert left_in(masters, crew.key) == []
 
 
 def hang(masters: IndependentMasters) -> None:
@@ -76,6 +86,7 @@ def test_one_server_may_forget_at_a_time(masters: IndependentMasters) -> None:
         crew.await_more(3, **MORE)
         events = crew.finish()
     assert judge(events) == []
+    assert left_in(masters, crew.key) == []
 
 
 def hold_and_take(crew: Crew, masters: IndependentMasters, harm: Callable[[], None]) -> Worker:
@@ -98,6 +109,7 @@ def test_one_server_that_forgot_lets_nobody_in(masters: IndependentMasters) -> N
         crew.workers[0].await_event("renewed", within=60, count=400)  # four seconds: more than a lease
         assert not any(event.what == "inside" for event in second.events())
         assert judge(crew.finish()) == []
+    assert left_in(masters, crew.key) == []
 
 
 def test_a_majority_that_forgot_lets_two_in(masters: IndependentMasters) -> None:
@@ -110,9 +122,10 @@ def test_a_majority_that_forgot_lets_two_in(masters: IndependentMasters) -> None
 
     with Crew("hold", [], ttl=60.0) as crew:
         hold_and_take(crew, masters, restart).await_event("inside", within=30)
-        history = stays(crew.events)
+        history = stays(crew.finish())
     assert [violation.rule for violation in check_exclusion(history)] == ["exclusion"]
     assert check_fencing(history) == []
+    assert left_in(masters, crew.key) == []
 
 
 @pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.long), 3])
@@ -132,9 +145,11 @@ def test_a_majority_whose_clocks_jump_lets_two_in(
         if count < 3:
             crew.workers[0].await_event("renewed", within=30, count=100)
             assert not any(event.what == "inside" for event in second.events())
-            assert judge(crew.events) == []
+            assert judge(crew.finish()) == []
+            assert left_in(masters, crew.key) == []
             return
         second.await_event("inside", within=30)
-        history = stays(crew.events)
+        history = stays(crew.finish())
     assert [violation.rule for violation in check_exclusion(history)] == ["exclusion"]
     assert check_fencing(history) == []
+    assert left_in(masters, crew.key) == []
