@@ -22,6 +22,7 @@ __all__ = ["Council"]
 _T = TypeVar("_T")
 
 _PER_TTL = 8  # a server that takes longer than this part of the lease is not waited for
+_CLOSING = 1.0  # how long closing waits for a server that has not confirmed a leave
 
 
 class Council:
@@ -38,6 +39,15 @@ class Council:
         votes = await gather_votes(self._all(Master.ping), self._is_enough_heard, limit=self._patience)
         if len(heard := _heard(votes)) < self.majority:
             raise self._too_few(heard) from next((vote for vote in votes.values() if vote is not None), None)
+
+    async def aclose(self) -> None:
+        """Leave again what a minority has not confirmed, for a moment at most; then let go of the servers."""
+
+        async def let_go(master: Master) -> None:
+            await master.settle(within=_CLOSING)
+            await master.aclose()
+
+        await asyncio.gather(*map(let_go, self.masters))
 
     # --- getting in, and out again ---------------------------------------------------------------------------
 

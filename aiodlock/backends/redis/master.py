@@ -32,6 +32,8 @@ class Master(RedisBackend):
     def __init__(self, address: Address, **settings: Any) -> None:
         super().__init__(address, **settings)
         self._debts: dict[TicketId, _Debt] = {}
+        self._under_way = 0  # leaves for sure that are not answered
+        self._owes_nothing = asyncio.Event()
 
     @property
     def is_up(self) -> bool:
@@ -60,14 +62,29 @@ class Master(RedisBackend):
             if debt.until > now:
                 self._pay(debt)
 
+    async def settle(self, *, within: float) -> None:
+        """Leave again what is owed, and wait so long for the server to confirm it; it may have to be back first."""
+        self.pay_debts()
+        if self._debts or self._under_way:
+            self._owes_nothing.clear()
+            try:
+                async with asyncio.timeout(within):
+                    await self._owes_nothing.wait()
+            except TimeoutError:
+                pass  # a server that stays away ends the tickets by their lives
+
     def _pay(self, debt: _Debt) -> asyncio.Future[None]:
         leaving = as_future(self.leave(debt.ticket, bury=debt.bury))
+        self._under_way += 1
         leaving.add_done_callback(partial(self._paid, debt))
         return leaving
 
     def _paid(self, debt: _Debt, leaving: asyncio.Future[None]) -> None:
+        self._under_way -= 1
         if leaving.cancelled() or leaving.exception():
             self._debts[debt.ticket.id] = debt
+        elif not (self._debts or self._under_way):
+            self._owes_nothing.set()
 
     def hang_up(self, line: LineId, *, life: float) -> None:
         """Ask to be told (`Opened`) when somebody rings for *line*, for *life* seconds."""

@@ -104,7 +104,7 @@ class RedlockBackend:
         for stand in self._stands.values():
             stand.forget_hint()
         self._stands.clear()
-        await asyncio.gather(*(master.aclose() for master in self._council.masters))
+        await self._council.aclose()
 
     def ping(self) -> Awaitable[None]:
         return self._council.ping()

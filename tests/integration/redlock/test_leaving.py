@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from aiodlock import LockClient
 from aiodlock._core.line import TicketId
 from aiodlock.backends.redis.backend import _LEAVE
 from aiodlock.backends.redis.master import Master
@@ -14,7 +15,7 @@ from aiodlock.backends.redis.stand import Stand
 from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import IndependentMasters, RedisServer
 from tests.integration.redis.conftest import until
-from tests.integration.redlock.conftest import Connect, taken, ticket, until_empty, until_shown
+from tests.integration.redlock.conftest import Connect, node_address, taken, ticket, until_empty, until_shown
 
 
 async def leave_behind_its_back(connect: Connect, missed: RedisServer, proxies: list[FaultProxy], key: str) -> None:
@@ -46,6 +47,38 @@ async def test_a_client_that_forgets_what_it_owes_is_found(
     """The broken twin."""
     monkeypatch.setattr(Master, "pay_debts", lambda self: None)
     await leave_behind_its_back(connect, shared_masters.nodes[4], proxies, key)
+    with pytest.raises(TimeoutError):
+        await until_empty(shared_masters.nodes[4], key, within=2.0)
+
+
+async def close_owing(missed: RedisServer, proxies: list[FaultProxy], key: str) -> None:
+    """Close a client right after the last of its servers has not heard of a release."""
+    backend = RedlockBackend([node_address(proxy.port) for proxy in proxies])
+    async with LockClient(backend) as locks:
+        hold = await locks.lock(key, ttl=60.0).acquire()
+        await until_shown(missed, key, [True])
+        proxies[4].drop_request(match=_LEAVE.sha.encode(), times=1)
+        await hold.release()
+
+
+async def test_closing_leaves_again_what_one_server_missed(
+    shared_masters: IndependentMasters, proxies: list[FaultProxy], key: str
+) -> None:
+    """Not only a client that goes on has to."""
+    await close_owing(shared_masters.nodes[4], proxies, key)
+    await until_empty(shared_masters.nodes[4], key, within=2.0)
+
+
+async def test_a_client_that_closes_owing_is_found(
+    shared_masters: IndependentMasters, proxies: list[FaultProxy], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin."""
+
+    async def let_be(self: Master, *, within: float) -> None:
+        pass
+
+    monkeypatch.setattr(Master, "settle", let_be)
+    await close_owing(shared_masters.nodes[4], proxies, key)
     with pytest.raises(TimeoutError):
         await until_empty(shared_masters.nodes[4], key, within=2.0)
 
