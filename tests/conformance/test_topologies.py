@@ -20,9 +20,13 @@ SHORT = {
     "all_or_nothing",
     "an_acquire_whose_answer_is_lost_is_one_hold",
     "an_outage_longer_than_the_lease_is_noticed_before_others_get_in",
+    "everybody_who_waits_is_let_through_at_zero",
+    "never_more_than_its_permits",
     "one_at_a_time",
+    "one_leads_and_everybody_knows_who",
     "readers_do_not_starve_a_writer",
     "the_end_of_a_lease_frees_the_lock_and_wakes_the_next",
+    "the_whole_key_is_all_segments",
 }
 
 
