@@ -11,8 +11,9 @@ from aiodlock._core.cohort import Cohort
 from aiodlock._core.engine import Engine
 from aiodlock._core.line import Call, Called, LineId, Reconnected
 from aiodlock._core.place import INSIDE, Place
-from aiodlock.backends.redis import backend, council
+from aiodlock.backends.redis import backend, confirmed, council
 from aiodlock.backends.redis.cluster_route import Cluster
+from aiodlock.backends.redis.master import Master
 from aiodlock.backends.redis.scripts import Script, load
 from aiodlock.backends.redis.wire import Link
 from aiodlock.errors import BackendError
@@ -121,10 +122,21 @@ def needs_all() -> Change:
     return council, "majority_of", lambda servers: servers
 
 
+def believes_unconfirmed() -> Change:
+    """What too few replicas have is believed all the same."""
+    return confirmed, "doubted", lambda answer: answer
+
+
+def owes_nothing() -> Change:
+    """One of the servers of Redlock that has not confirmed a leave is not told again."""
+    return Master, "pay_debts", lambda self: None
+
+
 TWINS = {
     twin.__name__: twin
     for twin in (
         another_id_each_time,
+        believes_unconfirmed,
         counted_from_answer,
         counts_again,
         every_call_counts,
@@ -135,6 +147,7 @@ TWINS = {
         never_loads,
         never_looks,
         no_burying,
+        owes_nothing,
         reconnects_blindly,
         takes_memory,
     )

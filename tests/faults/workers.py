@@ -18,16 +18,27 @@ from tests.fuzz.twins import broken
 
 
 async def contend(
-    record: Recorder, *, url: str, kind: str, key: str, tasks: int, ttl: float, stop: str, twin: str
+    record: Recorder,
+    *,
+    url: str,
+    kind: str,
+    key: str,
+    tasks: int,
+    ttl: float,
+    stop: str,
+    twin: str,
+    min_replicas: int = 0,
 ) -> None:
     """Enter again and again by several tasks, until the file *stop* is there."""
-    async with _connected(record, url, twin) as locks:
+    async with _connected(record, url, twin, min_replicas) as locks:
         await asyncio.gather(*(_enter_until(stop, record, locks, kind, key, ttl) for _ in range(tasks)))
 
 
-async def hold(record: Recorder, *, url: str, key: str, ttl: float, stop: str, twin: str) -> None:
+async def hold(
+    record: Recorder, *, url: str, key: str, ttl: float, stop: str, twin: str, min_replicas: int = 0
+) -> None:
     """Hold a lock until the file *stop* is there or the lock is lost, and record how long it is believed in."""
-    async with _connected(record, url, twin) as locks:
+    async with _connected(record, url, twin, min_replicas) as locks:
         asked = record.now()
         try:
             async with locks.lock(key, ttl=ttl) as mine:
@@ -64,10 +75,11 @@ async def _enter_until(stop: str, record: Recorder, locks: LockClient, kind: str
 
 
 @asynccontextmanager
-async def _connected(record: Recorder, url: str, twin: str) -> AsyncIterator[LockClient]:
+async def _connected(record: Recorder, url: str, twin: str, min_replicas: int = 0) -> AsyncIterator[LockClient]:
     """Open a client, and record what it has kept when all of its tasks are done, and what is left when it is closed."""
+    settings = {"min_replicas": min_replicas} if min_replicas else {}  # not every backend has it
     with broken(TWINS[twin]) if twin else nullcontext():
-        async with aiodlock.connect(url, name=record.who) as locks:
+        async with aiodlock.connect(url, name=record.who, **settings) as locks:
             record("connected")
             yield locks
             kept = await kept_by(locks)

@@ -44,19 +44,50 @@ def test_masters_are_replaced_again_and_again_in_good_order(own_cluster: RedisCl
     assert left_in(own_cluster, crew.key) == []
 
 
+def lose_what_was_answered(cluster: RedisCluster, crew: Crew) -> None:
+    """Let one in of whom the replica does not hear, replace the master, and let another one in."""
+    master = cluster.owner(slot_of(crew.key))
+    cut_off_replicas(master)
+    crew.join(cluster.url).await_event("inside", within=15)
+    fail_over(cluster, master)
+    crew.join(cluster.url).await_event("inside", within=15)
+
+
 def test_a_failover_that_loses_an_answered_write_lets_two_in(own_cluster: RedisCluster) -> None:
     """What is not promised, and the twin of the test above; the fence is right all the same."""
     with Crew("hold", [], ttl=30.0) as crew:
-        master = own_cluster.owner(slot_of(crew.key))
-        cut_off_replicas(master)
-        first = crew.join(own_cluster.url)
-        first.await_event("inside", within=15)
-        fail_over(own_cluster, master)
-        second = crew.join(own_cluster.url)
-        second.await_event("inside", within=15)
+        lose_what_was_answered(own_cluster, crew)
         history = stays(crew.events)
     assert [violation.rule for violation in check_exclusion(history)] == ["exclusion"]
     assert check_fencing(history) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["lock", "fair lock", "rwlock", "semaphore"])
+def test_failovers_at_any_moment_keep_everybody_apart_where_the_replica_confirms(
+    own_cluster: RedisCluster, kind: str
+) -> None:
+    """With `min_replicas` nobody believes what the heir may not know: no two inside, fences in order."""
+    with Crew("contend", [own_cluster.url] * 3, kind=kind, tasks=3, ttl=TTL, min_replicas=1) as crew:
+        master = own_cluster.owner(slot_of(crew.key))
+        for _ in range(2):
+            crew.await_more(5, within=20.0)
+            heir = fail_over(own_cluster, master)
+            master.start()  # now the one that confirms
+            own_cluster.await_well()
+            master = heir
+        crew.await_more(5, within=20.0)
+        events = crew.finish()
+    assert judge(events, kind=kind) == []
+    assert left_in(own_cluster, crew.key) == []
+
+
+@pytest.mark.long
+def test_a_failover_shows_who_believes_what_no_replica_has(own_cluster: RedisCluster) -> None:
+    """The broken twin of the test above."""
+    with Crew("hold", [], ttl=30.0, min_replicas=1, twin="believes_unconfirmed") as crew:
+        lose_what_was_answered(own_cluster, crew)
+        assert "exclusion" in [line.partition(":")[0] for line in judge(crew.events)]
 
 
 @pytest.mark.long
@@ -105,4 +136,5 @@ def test_a_cluster_that_is_down_is_waited_for() -> None:
         cluster.await_well()
         crew.await_more(5, within=20.0)
         events = crew.finish()
+        assert left_in(cluster, crew.key) == []
     assert check_fencing(stays(events)) == []
