@@ -1,4 +1,4 @@
-"""Clusters for the fault tests: one whose slots are moved, and others that a test may kill."""
+"""Clusters for the fault tests: one that many tests share, and others that a test may kill."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from aiodlock.testing.servers import RedisCluster, RedisServer, require
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[RedisCluster]:
     require(RedisServer)
     with RedisCluster(silence=10) as running:  # no failover because the machine is busy

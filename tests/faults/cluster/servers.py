@@ -5,21 +5,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import cast
 
 from redis.crc import key_slot
 
-import aiodlock
+from aiodlock import LockClient
 from aiodlock._core.line import LineId
+from aiodlock.backends.redis.address import Address
+from aiodlock.backends.redis.cluster import ClusterBackend
 from aiodlock.backends.redis.keys import Keys
+from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import ClusterNode, RedisCluster
+from aiodlock.testing.servers.ports import HOST
+from tests.faults.leftovers import left_at
 
-__all__ = ["cut_off_replicas", "fail_over", "hand_over", "left_in", "slot_of", "stop_writes"]
+__all__ = ["cut_off_replicas", "fail_over", "hand_over", "left_in", "proxied", "slot_of", "stop_writes"]
 
 
 def slot_of(key: str) -> int:
     """Return the slot of the lock at *key*."""
     return key_slot(Keys().name(LineId("lock", key)).key)
+
+
+@contextmanager
+def proxied(cluster: RedisCluster) -> Iterator[tuple[LockClient, Sequence[FaultProxy]]]:
+    """Yield a client, not yet open, called far, and what is between it and each server."""
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(FaultProxy(node.port)) for node in cluster.nodes]
+        ports = {proxy.target: proxy.port for proxy in proxies}
+        seeds = [Address(host=HOST, port=port) for port in ports.values()]
+        yield LockClient(ClusterBackend(seeds, remap=lambda spot: (HOST, ports[spot[1]])), name="far"), proxies
 
 
 def stop_writes(master: ClusterNode) -> None:
@@ -66,22 +83,9 @@ def hand_over(cluster: RedisCluster, slot: int, *, within: float = 30.0) -> None
     cluster.await_well()
 
 
-def left_in(cluster: RedisCluster, key: str, *, within: float = 3.0) -> list[str]:
-    """Say what is still there *within* seconds: tickets of this key, and connections of ours."""
-    end = time.monotonic() + within
-    while (found := [*asyncio.run(_tickets(cluster, key)), *_connections(cluster)]) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
-
-
-async def _tickets(cluster: RedisCluster, key: str) -> list[str]:
-    async with aiodlock.connect(cluster.url) as locks:
-        return [f"ticket {row}" async for row in locks.inspect(key)]
-
-
-def _connections(cluster: RedisCluster) -> list[str]:
-    lists = [cast(bytes, node.ask("CLIENT", "LIST")).decode() for node in cluster.nodes if node.running]
-    return [line for text in lists for line in text.splitlines() if " name=aiodlock " in line]
+def left_in(cluster: RedisCluster, key: str) -> list[str]:
+    """Say what is left in the cluster, see `left_at`."""
+    return asyncio.run(left_at([cluster.url], cluster.nodes, key))
 
 
 def _facts(node: ClusterNode) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,19 +13,15 @@ import pytest
 from redis.crc import key_slot
 
 import aiodlock
-from aiodlock import LockClient, SegmentedStock, Taken
+from aiodlock import SegmentedStock, Taken
 from aiodlock._core.line import LineId
 from aiodlock._core.stock import Move, Take
-from aiodlock.backends.redis.address import Address
-from aiodlock.backends.redis.cluster import ClusterBackend
 from aiodlock.backends.redis.keys import Keys
 from aiodlock.backends.redis.scripts import load
 from aiodlock.backends.redis.segment import RedisSegment
 from aiodlock.testing.history import Violation, check_conservation
-from aiodlock.testing.proxy import FaultProxy
 from aiodlock.testing.servers import RedisCluster
-from aiodlock.testing.servers.ports import HOST
-from tests.faults.cluster.servers import cut_off_replicas, fail_over, stop_writes
+from tests.faults.cluster.servers import cut_off_replicas, fail_over, proxied, stop_writes
 from tests.integration.redis.test_stock_faults import kill_workers
 
 SEGMENTS = 6
@@ -36,16 +31,6 @@ _keys = map("spread-{}".format, itertools.count(1))
 def slots_of(key: str) -> list[int]:
     """Return the slot of each segment."""
     return [key_slot(Keys().segment(LineId("stock", key), number)) for number in range(SEGMENTS)]
-
-
-@contextmanager
-def proxied(cluster: RedisCluster) -> Iterator[tuple[LockClient, Sequence[FaultProxy]]]:
-    """Yield a client, not yet open, and what is between it and each server."""
-    with ExitStack() as stack:
-        proxies = [stack.enter_context(FaultProxy(node.port)) for node in cluster.nodes]
-        ports = {proxy.target: proxy.port for proxy in proxies}
-        seeds = [Address(host=HOST, port=port) for port in ports.values()]
-        yield LockClient(ClusterBackend(seeds, remap=lambda spot: (HOST, ports[spot[1]]))), proxies
 
 
 @dataclass

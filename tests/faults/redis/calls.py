@@ -9,8 +9,8 @@ from aiodlock.testing.proxy import Edit
 __all__ = ["repeated"]
 
 # Neither a channel nor a call of ours has a line break in it.
-_CALL = re.compile(rb">3\r\n\$7\r\nmessage\r\n\$\d+\r\n[^\r]*\r\n\$\d+\r\n[^\r]*\r\n")
-_BEGINS = b">3\r\n$7\r\nmessage\r\n"
+_CALL = re.compile(rb">3\r\n\$\d\r\ns?message\r\n\$\d+\r\n[^\r]*\r\n\$\d+\r\n[^\r]*\r\n")
+_BEGINS = (b">3\r\n$7\r\nmessage\r\n", b">3\r\n$8\r\nsmessage\r\n")  # the latter in a cluster
 
 
 def repeated(times: int) -> Edit:
@@ -35,7 +35,7 @@ def _begin_of_call(said: bytes, start: int) -> int:
     """Return where a call begins that has not come wholly yet; the end if there is none."""
     at = said.find(b">", start)
     while at >= 0:
-        if said[at:].startswith(_BEGINS) or _BEGINS.startswith(said[at:]):
+        if said[at:].startswith(_BEGINS) or any(begin.startswith(said[at:]) for begin in _BEGINS):
             return at
         at = said.find(b">", at + 1)
     return len(said)

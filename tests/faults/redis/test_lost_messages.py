@@ -11,7 +11,7 @@ import pytest
 
 from aiodlock import LockClient
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError
-from aiodlock.testing.history import Event, Recorder, Violation, check_conservation
+from aiodlock.testing.history import Violation, check_conservation
 from aiodlock.testing.processes import WorkerFailedError
 from aiodlock.testing.proxy import FaultProxy, Rule
 from aiodlock.testing.servers import RedisServer
@@ -19,7 +19,7 @@ from tests.faults.crew import Crew, judge
 from tests.faults.redis.admin import ask, left_on
 from tests.faults.redis.clients import through, two_clients
 from tests.faults.twins import TWINS
-from tests.faults.visits import KINDS, kept_by, visit
+from tests.faults.visits import KINDS, kept_by, meet
 from tests.fuzz.twins import broken
 from tests.integration.redis.scripts import load_scripts
 
@@ -42,45 +42,13 @@ LOSSES = ONCE | OFTEN
 _keys = (f"lost-{number}" for number in itertools.count())
 
 
-async def contend(clients: tuple[LockClient, LockClient], kind: str, key: str, *, within: float) -> list[Event]:
-    """Have two tasks of the far client enter, and two of the near one as long as they do.
-
-    Their tickets then join, wait, are called, renewed, replaced and left.
-    """
-
-    async def enter(locks: LockClient) -> None:
-        await visit(Recorder(events.append, who=locks.name), locks, kind, key, ttl=TTL, stay=0.004)
-
-    async def enter_some() -> None:
-        for _ in range(VISITS):
-            await enter(far)
-
-    async def enter_meanwhile() -> None:
-        while not done.is_set():
-            await enter(near)
-
-    far, near = clients
-    events: list[Event] = []
-    done = asyncio.Event()
-    others = [asyncio.create_task(enter_meanwhile()) for _ in range(2)]
-    try:
-        async with asyncio.timeout(within):
-            await asyncio.gather(enter_some(), enter_some())
-    finally:
-        done.set()
-        await asyncio.wait(others, timeout=1)
-        for task in others:
-            task.cancel()
-    return events
-
-
 async def play(server: RedisServer, proxy: FaultProxy, kind: str, lose: Callable[[], Rule], *, within: float) -> Rule:
     """Contend while something is lost; fail if anything is wrong then."""
     key = next(_keys)
     async with two_clients(server, proxy) as clients:
         rule = lose()
         try:
-            events = await contend(clients, kind, key, within=within)
+            events = await meet(*clients, kind, key, ttl=TTL, visits=VISITS, within=within)
         finally:
             proxy.heal()
         for locks in clients:

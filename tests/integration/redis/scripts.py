@@ -9,7 +9,7 @@ from aiodlock.testing.servers.resp import ask
 __all__ = ["load_scripts"]
 
 
-def load_scripts(server: RedisServer) -> None:
+def load_scripts(server: RedisServer, *more: str) -> None:
     """Have them there: without its script a first verb is only asked for it, and one that arrives late does nothing."""
-    for name in ("join", "leave", "renew"):
+    for name in ("join", "leave", "renew", *more):
         ask(server.port, "SCRIPT", "LOAD", load(name).text)
