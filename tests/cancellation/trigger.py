@@ -42,7 +42,7 @@ class Plan:
 
 
 class Beating(asyncio.SelectorEventLoop):
-    """Tells before every callback that somebody planned."""
+    """Tells before every callback: those that somebody planned, and those of a socket that has something to read."""
 
     on_beat: Callable[[], None] | None = None
 
@@ -52,10 +52,19 @@ class Beating(asyncio.SelectorEventLoop):
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
         return super().call_at(when, self._beat, callback, *args, context=context)
 
+    def _add_callback(self, handle: asyncio.Handle) -> None:
+        # The loop's own way for a socket's callbacks: nobody plans them. What a real server answers is heard there.
+        super().call_soon(self._beat, _nothing)
+        super()._add_callback(handle)  # type: ignore[misc]
+
     def _beat(self, callback: Callable[..., object], *args: Any) -> None:
         if self.on_beat is not None:
             self.on_beat()
         callback(*args)
+
+
+def _nothing() -> None:
+    pass
 
 
 class BeatLoop(Beating, VirtualTimeLoop):
