@@ -42,6 +42,15 @@ def expect(pytestconfig: pytest.Config) -> Expect:
     return expect
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Give up soon on a broken twin on real servers."""
+    monkeypatch.setattr("tests.cancellation.real._SOON", 0.5)
+    monkeypatch.setattr("tests.cancellation.real._WITHIN", 0.1)
+    monkeypatch.setattr("aiodlock._core.engine.CLOSING", 0.1)
+    return monkeypatch
+
+
 def _add(config: pytest.Config, key: pytest.StashKey[Report], report: Report) -> None:
     total = config.stash.setdefault(key, Report())
     total += report

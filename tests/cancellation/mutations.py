@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from aiodlock._core.place import Place
 from aiodlock._core.stock import Returned
 from aiodlock._core.wake import Waiter
 from aiodlock.backends.memory import MemoryBackend
+from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.locks import base, multi, race
 from tests.cancellation.matrix import ONCE
 from tests.cancellation.sweep import Cell
@@ -89,6 +91,17 @@ def _drops_the_baton(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cohort, "_hand_on", drop)
 
 
+def _lingers_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Keep a place for the next local task until others come."""
+    visit = Cohort.visit
+
+    def keep(self: Cohort, place: Place, now: float) -> bool:
+        place.idle_until = math.inf
+        return visit(self, place, now)
+
+    patch.setattr(Cohort, "visit", keep)
+
+
 def _swallows(patch: pytest.MonkeyPatch) -> None:
     """Finish the clean-up and forget that somebody wanted to leave."""
 
@@ -142,14 +155,25 @@ def _puts_back_without_burying(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "put_back", shallow)
 
 
+def _takes_by_another_id(patch: pytest.MonkeyPatch) -> None:
+    take = SegmentedStock.take
+
+    def take_otherwise(self: SegmentedStock, *, buyer: str, order: str) -> Any:
+        return take(self, buyer=buyer, order=f"{order}, again")
+
+    patch.setattr(SegmentedStock, "take", take_otherwise)
+
+
 MUTATIONS: dict[str, Mutation] = {
     "an order put back is not buried": Mutation(_puts_back_without_burying, Cell("take", "take late"), "orphan"),
+    "an order is taken by another id": Mutation(_takes_by_another_id, Cell("take", "free"), "orphan"),
     "a leave in doubt does not bury": Mutation(_leaves_without_burying, Cell("block", "join late"), "orphan"),
     "a ticket in doubt is replaced": Mutation(
         _stands_in_the_place_of_one_in_doubt, Cell("block", "join late, company", "polling"), "orphan"
     ),
     "a grant that nobody took is forgotten": Mutation(_forgets_a_grant, Cell("block", "free"), "orphan"),
     "the baton is dropped": Mutation(_drops_the_baton, Cell("block", "local"), "a neighbour is stuck"),
+    "a place lingers for ever": Mutation(_lingers_for_ever, Cell("block", "free", "lingering"), "orphan"),
     "a try that got in is forgotten": Mutation(
         lambda patch: patch.setattr(Cohort, "give_up_attempt", _nothing), Cell("try_acquire", "free"), "orphan"
     ),

@@ -10,9 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
-from aiodlock._core.line import LineId
 from aiodlock._core.stock import Returned, Taken
 from aiodlock.errors import AcquireTimeoutError, BackendUnavailableError, ClientClosedError, LockLostError
 from aiodlock.inventory.stock import SegmentedStock
@@ -338,8 +336,7 @@ async def count_down(stage: Stage) -> None:
 @operation(("free", "goes away", "silent", "latch unanswered"))
 async def opened(stage: Stage) -> None:
     """Another client opens it after a while."""
-    open_it = partial(stage.server.latch, count=1, down=1, operation="theirs", ttl=TTL)
-    stage.later(5 * SECTION, lambda: open_it(LineId("latch", KEY), stage.other.backend))
+    stage.later(5 * SECTION, stage.open_latch)
     await stage.locks.latch(KEY, count=1, ttl=TTL).opened()
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from aiodlock._core.line import LineId, Row, Ticket
 from aiodlock.client import LockClient
 from tests.cancellation import remains
-from tests.cancellation.kinds import Kind
+from tests.cancellation.kinds import KEY, Kind
 from tests.cancellation.stage import TTL, Stage
 
 __all__ = ["Connect", "RealStage"]
@@ -42,11 +42,14 @@ class RealStage(Stage):
         self.allow_overlap()
         self.neighbour(self._take_away(), is_ours=False)
 
+    def open_latch(self) -> None:
+        self.neighbour(self._count_down(), is_ours=False)
+
     async def settle(self, *, soon: float, within: float) -> None:
         await asyncio.gather(*self._planned)
         await self._see_neighbours_off(_SOON)
         for _ in range(_LOOKS):
-            if not (left := [fault async for fault in self._kept()]):
+            if not (left := await self._kept()):
                 break
             await asyncio.sleep(_WITHIN / _LOOKS)
         self.faults += left
@@ -61,12 +64,12 @@ class RealStage(Stage):
         await self.other.aclose()
         self.faults += remains.tasks()
 
-    async def _kept(self) -> AsyncIterator[str]:
-        async for row in self._rows():
-            yield f"orphan: {'inside' if row.inside else 'waiting'} {row.key}"
+    async def _kept(self) -> list[str]:
+        """Say what of ours is still there."""
+        left = [f"orphan: {'inside' if row.inside else 'waiting'} {row.key}" async for row in self._rows()]
         if (engine := self.locks._engine) is not None:
-            for fault in remains.of_engine(engine, self.kind.keeps):
-                yield fault
+            left += remains.of_engine(engine, self.kind.keeps)
+        return left + await self._wrong_stock()
 
     async def _rows(self) -> AsyncIterator[Row]:
         """Yield our tickets, without those that stay on purpose."""
@@ -74,7 +77,18 @@ class RealStage(Stage):
             if row.owner == "ours" and row.kind not in self.kind.keeps:
                 yield row
 
+    async def _wrong_stock(self) -> list[str]:
+        if self._stock is None:
+            return []
+        await self._stock.put_back(buyer="bob", order="o-2")
+        audit = await self._stock.audit()
+        orphans = [f"orphan: {audit.orders} are kept by orders"] if audit.orders else []
+        return orphans if audit.is_balanced else [f"books: {audit}", *orphans]
+
     async def _take_away(self) -> None:
         async for row in self._rows():
             if row.inside:
                 await self.other.backend.leave(Ticket.of(LineId(row.kind, row.key), row.id, ttl=TTL))
+
+    async def _count_down(self) -> None:
+        await self.other.latch(KEY, count=1, ttl=TTL).count_down()

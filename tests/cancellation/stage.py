@@ -15,7 +15,7 @@ from aiodlock.events import EventSink
 from aiodlock.inventory.stock import SegmentedStock
 from aiodlock.testing import LoopClock
 from tests.cancellation import remains
-from tests.cancellation.kinds import Kind
+from tests.cancellation.kinds import KEY, Kind
 from tests.cancellation.wire import TRIP, Later, SlowBackend, Wire, after_a_trip
 
 __all__ = ["SECTION", "TTL", "Stage"]
@@ -60,6 +60,11 @@ class Stage:
     def wire(self) -> Wire:
         """That of our client."""
         return self.wires[0]
+
+    @property
+    def trouble(self) -> Any:
+        """Brings the trouble of a state upon our client's connections."""
+        return self.wire
 
     async def open(self) -> None:
         await self.locks.start()
@@ -123,6 +128,10 @@ class Stage:
         for row in self.ours:
             if row.inside:
                 self.server.leave(Ticket.of(LineId(row.kind, row.key), row.id), None, bury=False)
+
+    def open_latch(self) -> None:
+        """Count the latch down to nothing, as another client."""
+        self.server.latch(LineId("latch", KEY), self.other.backend, count=1, down=1, operation="theirs", ttl=TTL)
 
     def later(self, delay: float, act: Callable[[], object]) -> None:
         """Have something happen that is nobody's task."""

@@ -1,6 +1,7 @@
 """The same sweep on real servers: a Redis, behind sentinels, in a cluster, in a majority; ZooKeeper; MariaDB.
 
-A short matrix in every run; where there is time, every operation that needs no broken network, with every synchronizer.
+A short matrix in every run; where there is time, every operation that needs no broken network, with every synchronizer
+and every policy. With a broken one: test_real_losses.py.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from aiodlock.testing.servers import (
     require,
 )
 from tests.cancellation.conftest import Expect, ExpectNothing
-from tests.cancellation.kinds import KINDS
-from tests.cancellation.matrix import ENTERING
-from tests.cancellation.operations import OPERATIONS
+from tests.cancellation.matrix import ONCE
+from tests.cancellation.mutations import MUTATIONS
 from tests.cancellation.real import Connect, RealStage
+from tests.cancellation.real_matrix import ON_SINGLE, OPERATED, SHORT, cells
+from tests.cancellation.states import POLICIES
 from tests.cancellation.sweep import Cell, Report
 from tests.cancellation.test_sweep import swept
 from tests.cancellation.trigger import Beating, Plan
@@ -45,16 +47,27 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "mysql": MariaDBServer,
 }
 Make: TypeAlias = "Callable[..., RealStage]"
-KINDS_OF_REDLOCK = {"lock", "read", "write", "multi", "election"}
-LATCHES = {"count_down", "opened_too_late"}
-NOT_HERE = {  # what reaches into the memory server
-    *("opened", "take", "reserve", "restock"),
-    "control",  # nothing of ours
-}
-STATES = ("free", "elsewhere", "local", "company", "idle")
-# Before every callback with the lock; at every suspension with the others, which do the same by other lines.
-PLANS = {True: [Plan("beat"), Plan("ready", ("cancel",) * 3, (1, 1))], False: [Plan("pending"), Plan("ready")]}
-SHORT = [Cell("block", "free"), Cell("block", "elsewhere"), Cell("release", "company"), Cell("client_block", "free")]
+# At every suspension; with the lock, before every callback and with further cancels too.
+PLANS = {True: [*ONCE, Plan("ready", ("cancel",) * 3, (1, 1))], False: [Plan("pending"), Plan("ready")]}
+
+# Something broken, and with which policy or synchronizer it is seen.
+FORGETS, SWALLOWS = "a grant that nobody took is forgotten", "a release swallows a cancel"
+BROKEN = [
+    *((FORGETS, Cell("block", "free", policy)) for policy in POLICIES if policy != "lingering"),
+    *((FORGETS, Cell("block", "elsewhere", kind=kind)) for kind in ("read", "write", "semaphore")),
+    ("a place lingers for ever", Cell("block", "idle", "lingering")),
+    (SWALLOWS, Cell("release", "company", "fair")),
+    (SWALLOWS, Cell("release", "company", kind="semaphore")),
+]
+BROKEN_LONG = [
+    ("the baton is dropped", Cell("block", "local", "capped")),
+    ("half a multi-lock is kept", Cell("block", "elsewhere", kind="multi")),
+    ("a race has two winners", Cell("block", "elsewhere", kind="any segment")),
+    ("a latch is watched by nobody", Cell("opened_too_late", "free")),
+    ("an order is taken by another id", Cell("take", "free")),
+]
+
+on_single = pytest.mark.parametrize("topology", ["single"], indirect=True)
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -102,26 +115,22 @@ def make(topology: tuple[str, str], connect: Connect) -> Make:
     return partial(RealStage, connect=connect)
 
 
-def cells(topology: str, operation: str) -> Iterator[Cell]:
-    """Return every cell of *operation* that these servers know, and whose network is well."""
-    facts = OPERATIONS[operation]
-    for kind in KINDS if operation in ENTERING else facts.kinds:
-        if topology == "redlock" and (kind not in KINDS_OF_REDLOCK or operation in LATCHES):
-            continue
-        states = STATES if kind == "lock" else STATES[:2]
-        yield from (Cell(operation, state, kind=kind) for state in facts.states if state in states)
-
-
 def test_a_cancel_at_any_point_leaves_nothing(make: Make, expect_nothing: ExpectNothing) -> None:
-    """The short matrix: before every callback that the loop runs."""
-    expect_nothing(swept(SHORT, [Plan("beat")], loop_factory=Beating, make=make))
+    """The short matrix: before every callback that the loop runs, and at every suspension."""
+    expect_nothing(swept(SHORT, ONCE, loop_factory=Beating, make=make))
+
+
+@on_single
+def test_whatever_the_policy_or_the_synchronizer(make: Make, expect_nothing: ExpectNothing) -> None:
+    """A little of each, where one server has to do."""
+    expect_nothing(swept(ON_SINGLE, ONCE, loop_factory=Beating, make=make))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - NOT_HERE))
+@pytest.mark.parametrize("operation", OPERATED)
 def test_whatever_is_done(topology: tuple[str, str], make: Make, operation: str, expect_nothing: ExpectNothing) -> None:
-    """With every synchronizer, in every state that needs no broken network."""
+    """With every synchronizer and policy, in every state that needs no broken network."""
     chosen, report = list(cells(topology[0], operation)), Report()
     for is_lock, plans in PLANS.items():
         some = [cell for cell in chosen if (cell.kind == "lock") == is_lock]
@@ -130,8 +139,20 @@ def test_whatever_is_done(topology: tuple[str, str], make: Make, operation: str,
         expect_nothing(report)
 
 
-def test_a_client_that_never_leaves_is_found(make: Make, expect: Expect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_never_leaves_is_found(make: Make, expect: Expect, hasty: pytest.MonkeyPatch) -> None:
     """The broken twin."""
-    monkeypatch.setattr(Place, "_send_leave", lambda self: self._left(None))
-    monkeypatch.setattr("tests.cancellation.real._WITHIN", 0.1)
+    hasty.setattr(Place, "_send_leave", lambda self: self._left(None))
     expect(swept([Cell("block", "free")], [Plan("pending")], loop_factory=Beating, make=make), "orphan")
+
+
+@on_single
+@pytest.mark.filterwarnings("ignore:a hold of:ResourceWarning")
+@pytest.mark.parametrize(
+    ("name", "cell"), [*BROKEN, *(pytest.param(*row, marks=pytest.mark.long) for row in BROKEN_LONG)], ids=str
+)
+def test_a_broken_engine_is_caught(
+    make: Make, name: str, cell: Cell, hasty: pytest.MonkeyPatch, expect: Expect
+) -> None:
+    """The broken twins of the policies and of the other synchronizers."""
+    MUTATIONS[name].breaks(hasty)
+    expect(swept([cell], ONCE, loop_factory=Beating, make=make), MUTATIONS[name].shows)
