@@ -74,29 +74,29 @@ async def _overtaken(stage: Stage) -> None:
 async def _cut(stage: Stage) -> None:
     """The connection is lost while we wait."""
     await _elsewhere(stage)
-    stage.later(4 * TRIP, stage.wire.cut)
+    stage.later(4 * TRIP, stage.trouble.cut)
 
 
 def _outage(begin: float) -> State:
     """The server goes away a while after the operation has begun, and comes back."""
 
     async def prepare(stage: Stage) -> None:
-        stage.on_arm.append(lambda: stage.later(begin, stage.wire.go_down))
-        stage.on_arm.append(lambda: stage.later(0.06, stage.wire.come_back))
+        stage.on_arm.append(lambda: stage.later(begin, stage.trouble.go_down))
+        stage.on_arm.append(lambda: stage.later(0.06, stage.trouble.come_back))
 
     return State(prepare, within=2.0)
 
 
 async def _silence(stage: Stage) -> None:
     """Nothing is answered for two seconds: longer than a waiting ticket goes without a look."""
-    stage.wire.is_silent = True
-    stage.later(2.0, stage.wire.come_back)
+    stage.trouble.fall_silent()
+    stage.later(2.0, stage.trouble.come_back)
 
 
 def _fault(verb: str, fault: Fault, then: Callable[[Stage], Awaitable[None]] = _free) -> State:
     async def prepare(stage: Stage) -> None:
         await then(stage)
-        stage.wire.faults[verb] = fault
+        stage.trouble.harm(verb, fault)
 
     return State(prepare, within=2.0)
 

@@ -85,6 +85,14 @@ class Wire(Network):
         if self.backend is not None and not (self.is_down or self.is_closed):
             self.backend.reconnect()
 
+    def harm(self, verb: str, fault: Fault) -> None:
+        """Have something happen to the next request of *verb*."""
+        self.faults[verb] = fault
+
+    def fall_silent(self) -> None:
+        """Answer nothing until `come_back`, and refuse nothing either."""
+        self.is_silent = True
+
     def close(self) -> None:
         """Be closed by the client: what was sent arrives, nothing more is."""
         self.is_closed = True
