@@ -190,8 +190,8 @@ class Cohort(Tickets):
 
     def company_changed(self, place: Place) -> None:
         """Hear whether others wait; a place kept in case somebody comes is then given up."""
-        if place.company and place in self.open and not place.holds:
-            self._let_go(place)
+        if place.company:
+            self.let_idle_go(place)
 
     def visit(self, place: Place, now: float) -> bool:
         """Look after a place inside; return whether to renew it."""
@@ -223,6 +223,10 @@ class Cohort(Tickets):
             if own._revocation != reason:  # a call can be doubled
                 own._revocation = reason
                 self.engine.emit(HoldRevoked(*self.line, own._fence, reason))
+        self.let_idle_go(place)
+
+    def let_idle_go(self, place: Place) -> None:
+        """Give up a place that was kept in case somebody comes."""
         if place in self.open and not place.holds:
             self._let_go(place)
 
@@ -251,8 +255,9 @@ class Cohort(Tickets):
         """Decide what becomes of a place that is not handed on: it is replaced, or left."""
         if self.waiters:
             self.disown(place)
-            # One in doubt has to be buried, one on a server not in use left there: neither is replaced in one step.
-            is_sure = not (place.unanswered or (self.engine.fallback and self.engine.fallback.is_behind(place)))
+            # One in doubt has to be buried, one on another server left there: neither is replaced in one step.
+            fallback = self.engine.fallback
+            is_sure = not (place.unanswered or (fallback is not None and fallback.is_misplaced(place)))
             if is_sure and self.live() and self.wanted() > len(self.standing):
                 self.overrun = place.overrun
                 place.end()

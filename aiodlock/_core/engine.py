@@ -91,7 +91,6 @@ class Engine:
                 server.hearing = wakes
         self.fallback = WithFallback(self, own, fallback) if fallback is not None else None
         self.backend: Backend = self.fallback or own
-        self.heard_at = 0.0  # when any ticket had an answer
         self.is_open = True
         self.is_over = False  # closing has waited long enough: what is not confirmed ends by its life
         self.is_loud = events is not None  # whether somebody wants to hear of every hand-off

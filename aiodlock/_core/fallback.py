@@ -1,33 +1,37 @@
 """Degradation: for those who chose it, another server lends its lines while their own is unreachable.
 
-A ticket belongs to one server for good, and its id says to which; nothing moves between them. When the client changes
-over, whoever waits takes another ticket, and whoever is inside leaves where he entered. Until then nobody else of this
-client enters that line on the other server.
+A ticket belongs to one server for good, and its id says to which; nothing moves between them. Whoever waited on the
+own server takes another ticket, lent by the fallback, and the other way round when the own one is back. Whoever is
+inside leaves where he entered, and until then nobody else of this client enters that line on the other server.
+
+What counts is how long the own server has been silent: since the first request without an answer, until it answers a
+ping. A line is lent when that is as long as the ttl of whoever asks.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from aiodlock._core.cancel import insist
 from aiodlock._core.line import Answer, Gone, GoneWhy, LineId, Row, Ticket, TicketId, Waiting
-from aiodlock._core.place import INSIDE, Place
 from aiodlock.backends.base import Backend, Capabilities, Diagnosing, Finding, OnCall
 from aiodlock.errors import BackendError
 from aiodlock.events import DegradationBegun, DegradationEnded
 
 if TYPE_CHECKING:
     from aiodlock._core.engine import Engine
+    from aiodlock._core.place import Place
     from aiodlock.clock import Timer
 
 __all__ = ["WithFallback", "common", "new_ids"]
 
-_LOOK_AGAIN = 0.05  # seconds, where somebody of ours is still inside on the other server
+_LOOK_AGAIN = 0.1  # seconds, where somebody of ours is inside on the other server
 _BETWEEN_PINGS = (0.5, 1.5)
 
 
@@ -37,7 +41,7 @@ def new_ids(client: str) -> Callable[[], TicketId]:
 
 
 def common(own: Capabilities, fallback: Capabilities) -> Capabilities:
-    """Return what can be promised whichever of the two is in use. Latches and stock are not lent."""
+    """Return what can be promised with either of the two. Latches and stock are not lent."""
     return replace(
         own,
         kinds=own.kinds & (fallback.kinds | {"latch"}),
@@ -48,150 +52,174 @@ def common(own: Capabilities, fallback: Capabilities) -> Capabilities:
     )
 
 
-class _Server(NamedTuple):
-    backend: Backend
-    client: str  # in the ids of our tickets there
-    new_id: Callable[[], TicketId]
-
-
 class WithFallback:
-    """The backend of a client that has two. It is degraded while new tickets are those of the *fallback*."""
+    """The backend of a client that has two, and what it knows of the silence of its own."""
 
     def __init__(self, engine: Engine, own: Backend, fallback: Backend) -> None:
         self.capabilities = common(own.capabilities, fallback.capabilities)
         self.address = own.address
         self._engine = engine
-        self._own, self._fallback = _server(own), _server(fallback)
-        self._behind: list[Place] = []  # inside on the server that is not in use
-        self._ping: Timer | None = None
-        self._use(self._own)
+        self._own, self._fallback = own, fallback
+        self._lender = secrets.token_hex(8)  # in the ids of lent tickets
+        self._borrower = secrets.token_hex(8)  # and in our others
+        engine.new_id = new_ids(self._borrower)
+        self.new_lent_id = new_ids(self._lender)
+        self._silent_since: float | None = None
+        self._heard_at = 0.0  # when a ping was answered
+        self._is_degraded = False
+        self._inside: dict[LineId, list[Place]] = {}
+        self._pinging: Timer | None = None
 
-    # --- changing over -----------------------------------------------------------------------------------------
+    # --- silence -----------------------------------------------------------------------------------------------
 
-    def stands_in_for(self, place: Place) -> bool:
-        """Hear that a *place* had no answer for its ttl; return whether whoever waits can have another of the fallback.
+    def doubt(self, place: Place) -> None:
+        """Hear that a request of *place* has no answer; from the first one on the own server is asked for a sign."""
+        if self._silent_since is None and not self.has_lent(place):
+            since = place.asked_since
+            self._silent_since = self._engine.now() if since is None else max(since, self._heard_at)
+            self._ping()
 
-        Whose server is silent in part is not degraded: every lease is renewed, and heard of, each third of its ttl.
-        """
-        if self.has_lent(place):
+    def lends(self, ttl: float) -> bool:
+        """Whether a ticket with this *ttl* is one of the fallback now: no lease of the own server is older."""
+        since = self._silent_since
+        if since is None or self._engine.now() - since < ttl:
             return False
-        if self._in_use is self._own:
-            engine = self._engine
-            if not self._behind and engine.now() - engine.heard_at < place.ticket.ttl / 2:
-                return False
-            engine.emit(DegradationBegun(self.address, self._fallback.backend.address))
-            self._change_over(self._fallback)
-            self._ping_later()
+        if not self._is_degraded:
+            self._is_degraded = True
+            self._engine.emit(DegradationBegun(self.address, self._fallback.address))
         return True
 
-    def has_lent(self, place: Place) -> bool:
-        """Whether *place* is one of the fallback."""
-        return self._of(place.ticket.id) is self._fallback
-
-    def is_behind(self, place: Place) -> bool:
-        """Whether *place* is inside on the server that is not in use."""
-        return place in self._behind
-
-    def _use(self, server: _Server) -> None:
-        self._in_use = server
-        self._engine.new_id = server.new_id
-
-    def _change_over(self, server: _Server) -> None:
-        self._use(server)
-        others = [place for place in self._engine.places.values() if self._of(place.ticket.id) is not server]
-        self._behind = [place for place in others if place.state is INSIDE]
-        for place in others:
-            if place.state is INSIDE:
-                place.asked_to_go = True  # what is released there is not handed on
-                place.set_until()
-            else:
-                place.lose("its server is not in use")
-
-    def _ping_later(self) -> None:
+    def _ping(self) -> None:
         clock = self._engine.clock
-        self._ping = clock.call_at(clock.now() + random.uniform(*_BETWEEN_PINGS), self._look_for_own)
-
-    def _look_for_own(self) -> None:
+        self._pinging = clock.call_at(clock.now() + random.uniform(*_BETWEEN_PINGS), self._ping)
         self._engine.work.own(self.ping(), self._pinged)
 
     def _pinged(self, answer: BackendError | None) -> None:
-        if not self._engine.is_open:
+        if self._silent_since is None or isinstance(answer, BackendError) or not self._engine.is_open:
             return
-        if isinstance(answer, BackendError):
-            self._ping_later()
+        self._silent_since, self._heard_at = None, self._engine.now()
+        self._stop_pinging()
+        if self._is_degraded:
+            self._is_degraded = False
+            self._engine.emit(DegradationEnded(self.address, self._fallback.address))
+            for place in [place for place in self._engine.places.values() if self.has_lent(place)]:
+                self._call_back(place)
+
+    def _call_back(self, place: Place) -> None:
+        """Have those who wait with a lent *place* take one of the own server; ask those who are inside to let go."""
+        if self._is_inside(place):
+            place.cohort.asked_to_go(place, "its own server is back")
         else:
-            self._change_over(self._own)
-            self._engine.emit(DegradationEnded(self.address, self._fallback.backend.address))
+            place.lose("its own server is back")
+
+    def _stop_pinging(self) -> None:
+        if self._pinging is not None:
+            self._pinging.cancel()
+
+    # --- places ------------------------------------------------------------------------------------------------
+
+    def has_lent(self, place: Place) -> bool:
+        """Whether *place* is one of the fallback."""
+        return place.ticket.id.startswith(self._lender)
+
+    def is_misplaced(self, place: Place) -> bool:
+        """Whether another ticket in the stead of *place* would be one of the other server."""
+        return self.has_lent(place) is not self.lends(place.ticket.ttl)
+
+    def lets_in(self, place: Place) -> bool:
+        """Count *place* as inside, unless somebody of ours is inside its line on the other server."""
+        if self._is_kept_out(place.ticket):
+            return False
+        self._inside.setdefault(place.ticket.line, []).append(place)
+        return True
+
+    def ended(self, place: Place) -> None:
+        """Hear that *place* is nobody's any more."""
+        if self._is_inside(place):
+            places = self._inside[place.ticket.line]
+            places.remove(place)
+            if not places:
+                del self._inside[place.ticket.line]
+
+    def by_server(self, places: Iterable[Place]) -> list[list[Place]]:
+        """Return *places* in two parts at most: one server is not waited for to hear of the other."""
+        own: list[Place] = []
+        lent: list[Place] = []
+        for place in places:
+            (lent if self.has_lent(place) else own).append(place)
+        return [part for part in (own, lent) if part]
+
+    def _is_inside(self, place: Place) -> bool:
+        return place in self._inside.get(place.ticket.line, ())
+
+    def _is_kept_out(self, ticket: Ticket) -> bool:
+        if ticket.line.kind == "segments":  # an agreement keeps nobody out
+            return False
+        server = self._of(ticket.id)
+        others = [place for place in self._inside.get(ticket.line, ()) if self._of(place.ticket.id) is not server]
+        for place in others:
+            place.cohort.let_idle_go(place)
+        return any(self._is_inside(place) for place in others)
 
     # --- the backend -------------------------------------------------------------------------------------------
 
     async def open(self, on_call: OnCall) -> None:
         """Open both: a fallback that is not there is noticed now, not when it is needed."""
-        await self._own.backend.open(on_call)
-        await self._fallback.backend.open(on_call)
+        await self._own.open(on_call)
+        await self._fallback.open(on_call)
 
     async def aclose(self) -> None:
-        if self._ping is not None:
-            self._ping.cancel()
-        try:
-            await insist(self._fallback.backend.aclose)
-        finally:
-            await insist(self._own.backend.aclose)
+        self._stop_pinging()
+        await asyncio.gather(insist(self._own.aclose), insist(self._fallback.aclose))
 
     def ping(self) -> Awaitable[None]:
-        return self._own.backend.ping()
+        return self._own.ping()
 
     async def diagnose(self) -> Sequence[Finding]:
-        own = self._own.backend
-        return await own.diagnose() if isinstance(own, Diagnosing) else ()
+        return await self._own.diagnose() if isinstance(self._own, Diagnosing) else ()
 
     def join(self, ticket: Ticket, *, queue: bool = True, instead_of: TicketId | None = None) -> Awaitable[Answer]:
-        if self._behind and self._is_inside_behind(ticket.line):
-            return _at_once(Waiting(1, _LOOK_AGAIN, 0) if queue else Gone(GoneWhy.BUSY, self._engine.name))
-        return self._of(ticket.id).backend.join(ticket, queue=queue, instead_of=instead_of)
+        if self._inside and instead_of is None and self._is_kept_out(ticket):
+            name = self._engine.name
+            return _at_once(Waiting(1, _LOOK_AGAIN, 0, name) if queue else Gone(GoneWhy.BUSY, name))
+        return self._of(ticket.id).join(ticket, queue=queue, instead_of=instead_of)
 
-    def leave(self, ticket: Ticket, *, bury: bool = False) -> Awaitable[None]:
-        return self._of(ticket.id).backend.leave(ticket, bury=bury)
+    async def leave(self, ticket: Ticket, *, bury: bool = False) -> None:
+        """Leave where the ticket is; somebody else's may be on any server that was looked at."""
+        is_ours = ticket.id.startswith((self._borrower, self._lender))
+        for server in (self._of(ticket.id),) if is_ours else self._looked_at:
+            await server.leave(ticket, bury=bury)
 
     def renew(self, tickets: Sequence[Ticket]) -> Awaitable[Sequence[Answer | None]]:
-        """Renew *tickets* of one server. One that had to wait here never came there: it is gone, and joins again."""
-        return self._of(tickets[0].id).backend.renew(tickets)
+        """Renew *tickets* of one server. One that was kept out here never came there: it is gone, and joins again."""
+        return self._of(tickets[0].id).renew(tickets)
 
-    def by_server(self, places: Iterable[Place]) -> list[list[Place]]:
-        """Return *places* in two parts at most: one server is not waited for to hear of the other."""
-        parts: dict[str, list[Place]] = {}
-        for place in places:
-            parts.setdefault(self._of(place.ticket.id).client, []).append(place)
-        return [*parts.values()]
-
-    def inspect(self, kind: str, pattern: str) -> Awaitable[Sequence[Row]]:
-        return self._in_use.backend.inspect(kind, pattern)
+    async def inspect(self, kind: str, pattern: str) -> Sequence[Row]:
+        return [row for server in self._looked_at for row in await server.inspect(kind, pattern)]
 
     def change_weight(self, ticket: Ticket, weight: int) -> Awaitable[Answer]:
-        return self._of(ticket.id).backend.change_weight(ticket, weight)
+        return self._of(ticket.id).change_weight(ticket, weight)
 
-    def change_size(self, line: LineId, size: int) -> Awaitable[None]:
-        return self._in_use.backend.change_size(line, size)
+    async def change_size(self, line: LineId, size: int) -> None:
+        for server in self._looked_at:
+            await server.change_size(line, size)
 
-    def revoke(self, line: LineId, reason: str) -> Awaitable[int]:
-        return self._in_use.backend.revoke(line, reason)
+    async def revoke(self, line: LineId, reason: str) -> int:
+        return sum([await server.revoke(line, reason) for server in self._looked_at])
 
     def latch(self, line: LineId, *, count: int, down: int, operation: str, ttl: float) -> Awaitable[int]:
-        return self._own.backend.latch(line, count=count, down=down, operation=operation, ttl=ttl)
+        return self._own.latch(line, count=count, down=down, operation=operation, ttl=ttl)
 
-    def _of(self, id_: TicketId) -> _Server:
-        """Return the server of a ticket: ours by its id, somebody else's is one that was seen where we look now."""
-        client = id_.rpartition("-")[0]
-        return next((server for server in (self._own, self._fallback) if server.client == client), self._in_use)
+    def _of(self, id_: TicketId) -> Backend:
+        return self._fallback if id_.startswith(self._lender) else self._own
 
-    def _is_inside_behind(self, line: LineId) -> bool:
-        self._behind = [place for place in self._behind if place.state is INSIDE]
-        return any(place.ticket.line == line for place in self._behind)
-
-
-def _server(backend: Backend) -> _Server:
-    client = secrets.token_hex(8)
-    return _Server(backend, client, new_ids(client))
+    @property
+    def _looked_at(self) -> list[Backend]:
+        """Where anybody may be of whom we want to know: on the own server unless it is away, and where we borrowed."""
+        if self._is_degraded:
+            return [self._fallback]
+        is_lent = any(self.has_lent(place) for places in self._inside.values() for place in places)
+        return [self._own, self._fallback] if is_lent else [self._own]
 
 
 async def _at_once(answer: Answer) -> Answer:

@@ -168,6 +168,8 @@ class Place:
         """Know nothing more of this ticket; whoever calls this sees to its leaving."""
         if self.state is not GONE:
             engine, self.state = self.engine, GONE
+            if engine.fallback is not None:
+                engine.fallback.ended(self)
             engine.watchdog.forget(self)
             engine.places.pop(self.ticket.id, None)
 
@@ -234,6 +236,8 @@ class Place:
 
     def visit(self, now: float) -> bool:
         """Do what is due; return whether to renew."""
+        if self.asked_since is not None and self.engine.fallback is not None:
+            self.engine.fallback.doubt(self)
         if self.state is INSIDE:
             if now < self.last_moment and (self.deadline - now > 0.7 * self.life or not self.is_renewed):
                 self.plan_visit(now)  # this one was planned for its join, and is too early
@@ -244,6 +248,8 @@ class Place:
             return is_due
         if self.state is GONE:
             self._send_leave()
+        elif self.asked_since is not None and self._can_have_another():
+            self.lose("its server is silent")
         elif self.asked_since is not None and now - self.asked_since >= self.ticket.ttl:
             self.cohort.no_answer(self)
         elif self.answered:
@@ -340,7 +346,6 @@ class Place:
         if isinstance(answer, Gone):
             self._refused(answer)
             return
-        self.engine.heard_at = now
         self.asked_since = None
         self.pauses = 0
         self.via = answer.via
@@ -386,6 +391,9 @@ class Place:
         if deadline <= now:
             self.look()  # what we know is too old to be believed
             return
+        if self.engine.fallback is not None and not self.engine.fallback.lets_in(self):
+            self.lose("a task of ours is inside on the other server")
+            return
         self.state = INSIDE
         self.fence = first = epoch << COUNT_BITS
         self.rare_from = first if self.engine.is_loud else first + LAST_COUNT
@@ -406,7 +414,13 @@ class Place:
             self.plan_visit(self.engine.now())
             self.cohort.confirmed(self)
 
+    def _can_have_another(self) -> bool:
+        """Whether whoever waits here can have a ticket of the other server."""
+        return self.engine.fallback is not None and self.engine.fallback.is_misplaced(self)
+
     def _plan_retry(self) -> None:
+        if self.engine.fallback is not None:
+            self.engine.fallback.doubt(self)
         pause = min(FIRST_PAUSE * 2**self.pauses, self.life / 6) * random.uniform(0.5, 1.0)
         self.pauses = min(self.pauses + 1, 20)
         due = self.engine.now() + pause

@@ -133,12 +133,9 @@ class Tickets(Waiters):
             self.balance()
 
     def no_answer(self, place: Place) -> None:
-        """Hear that the server was silent for a whole ttl: another may stand in for it."""
+        """Hear that the server was silent for a whole ttl."""
         self.standing.pop(place, None)
         place.leave()
-        if self.engine.fallback is not None and self.engine.fallback.stands_in_for(place):
-            self.balance()
-            return
         hint = f"no answer for {self.line.key!r} within its ttl of {self.policy.ttl:g}s: check the server"
         self.fail(lambda: _caused(BackendUnavailableError(hint), place.failure))
 
@@ -180,6 +177,8 @@ class Tickets(Waiters):
     def _stand(self, instead_of: Place | None = None, failed: Place | None = None) -> None:
         """Stand in line with a new ticket, after a pause where it is one more try of a place that *failed*."""
         engine, now, new_id = self.engine, self.engine.now, self.engine.new_id
+        if engine.fallback is not None and engine.fallback.lends(self.policy.ttl):
+            new_id = engine.fallback.new_lent_id
         ticket = Ticket(self._wish, new_id())
         queues = self._retries is None and (not self.tries or self.live() > 0)  # who only tries does not stay in line
         sent_at, verb = now(), None

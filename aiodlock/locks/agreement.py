@@ -57,8 +57,10 @@ class Guard(Hold):
         return self._cohort.size
 
     def stands_for(self, size: int, ttl: float) -> bool:
-        """Say whether it will do for whoever asks for that number and such a life."""
-        return self.size == size and self._cohort.policy.ttl >= ttl
+        """Say whether it will do for whoever asks for that number and such a life, on the server that is in use."""
+        fallback = self._cohort.engine.fallback
+        is_here = fallback is None or not fallback.is_misplaced(self._place)
+        return is_here and self.size == size and self._cohort.policy.ttl >= ttl
 
     def stand(self) -> None:
         """Be the guard from now on, in the stead of one with a shorter life."""

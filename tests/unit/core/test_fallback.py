@@ -18,9 +18,9 @@ from aiodlock import (
     LockLostError,
     UnsupportedError,
 )
-from aiodlock._core.engine import Engine
 from aiodlock._core.fallback import WithFallback
 from aiodlock.backends.base import Backend
+from aiodlock.backends.memory import Network
 from aiodlock.events import DegradationBegun, DegradationEnded, Event, HoldLost
 from aiodlock.testing import Faults, LoopClock, settle
 from tests.unit.core.twins import Break, fails, set_to
@@ -195,6 +195,32 @@ async def test_every_kind_is_lent_but_latches(locks: LockClient, spare: LockClie
     assert await inside(spare) == ["web-1"]  # how many segments there are
 
 
+async def test_callers_who_wait_less_than_a_ttl_degrade_too(
+    locks: LockClient, faults: Faults, events: list[Event]
+) -> None:
+    """One after the other: it counts how long the server is silent, not how long one of them waits."""
+    faults.go_down()
+    for _ in range(5):
+        with pytest.raises(AcquireTimeoutError):
+            await locks.lock("k", ttl=TTL).acquire(TTL / 5)
+    async with locks.lock("k", ttl=TTL, wait=TTL / 5) as hold:
+        assert hold.degraded
+    assert told(events) == ["degradation.begun"]
+
+
+async def test_a_lease_that_ended_in_silence_counts(locks: LockClient, faults: Faults) -> None:
+    """Its renewals were asked and not answered: whoever comes then does not wait another ttl."""
+    loop = asyncio.get_running_loop()
+    held = await locks.lock("k", ttl=TTL).acquire()
+    faults.fall_silent()
+    await held.wait_lost()
+    await asyncio.sleep(TTL / 2)
+    began = loop.time()
+    async with locks.lock("l", ttl=TTL) as hold:
+        assert hold.degraded
+        assert loop.time() - began < TTL / 2
+
+
 # --- whom it excludes ----------------------------------------------------------------------------------------
 
 
@@ -240,26 +266,59 @@ async def test_a_hold_that_is_passed_over_is_found(
     locks: LockClient, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broken twin."""
-    monkeypatch.setattr(WithFallback, "_is_inside_behind", lambda self, line: False)
+    monkeypatch.setattr(WithFallback, "_is_kept_out", lambda self, ticket: False)
     assert await held_on_both(locks, faults)
 
 
 async def test_whoever_stands_in_line_there_takes_another_ticket(
     locks: LockClient, shop: LockClient, faults: Faults
 ) -> None:
-    """Long before its own ttl is over; the old ticket has left when the server is back."""
+    """When his own ttl of silence is over, not before; the old ticket has left when the server is back."""
     async with shop.lock("k"):
-        waiter = asyncio.create_task(locks.lock("k", ttl=100.0).acquire())
+        waiter = asyncio.create_task(locks.lock("k", ttl=3 * TTL).acquire())
         await settle()
         await degrade(locks, faults)
-        await settle()
-        assert waiter.done()
+        await asyncio.sleep(TTL)
+        assert not waiter.done()  # whom that server let in for so long is still inside
+        async with asyncio.timeout(2 * TTL):
+            hold = await waiter
+        assert hold.degraded
         faults.come_back()
         await settle()
         assert [row.owner async for row in shop.inspect()] == ["looker"]
-    hold = await waiter
-    assert hold.degraded
-    await hold.release()
+        await hold.release()
+
+
+async def both_inside_by_a_late_answer(locks: LockClient, faults: Faults) -> bool:
+    """Let a writer's join be answered when a degraded reader is inside; return whether the writer was too."""
+    faults.fall_silent()
+    writer = asyncio.create_task(locks.rwlock("r", ttl=4 * TTL).write().acquire())
+    async with locks.rwlock("r", ttl=TTL).read() as reader:
+        assert reader.degraded
+        locks.backend.network = Network()  # before a ping tells
+        await asyncio.sleep(TTL)
+        both = writer.done()
+    hold = await writer
+    assert not hold.degraded
+    with suppress(LockLostError):
+        await hold.release()
+    return both
+
+
+async def test_a_ticket_that_gets_in_beside_a_degraded_hold_is_left(
+    locks: LockClient, shop: LockClient, faults: Faults
+) -> None:
+    """The own server answers a reader's and a writer's joins at different times."""
+    assert not await both_inside_by_a_late_answer(locks, faults)
+    assert await inside(shop) == []
+
+
+async def test_a_late_answer_that_is_believed_is_found(
+    locks: LockClient, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken twin."""
+    monkeypatch.setattr(WithFallback, "_is_kept_out", lambda self, ticket: False)
+    assert await both_inside_by_a_late_answer(locks, faults)
 
 
 # --- the way back --------------------------------------------------------------------------------------------
@@ -293,6 +352,38 @@ async def test_when_its_own_server_is_back_new_holds_are_of_that(
     assert not any(isinstance(event, HoldLost) for event in events)
 
 
+async def test_an_idle_place_of_the_other_server_keeps_nobody_out(locks: LockClient, faults: Faults) -> None:
+    await degrade(locks, faults)
+    async with locks.rwlock("m", linger=60, ttl=TTL).read():
+        pass
+    faults.come_back()
+    await asyncio.sleep(BACK)
+    async with asyncio.timeout(1), locks.rwlock("m", ttl=TTL).write() as hold:
+        assert not hold.degraded
+
+
+async def test_a_degraded_holder_is_asked_to_let_go_when_the_server_is_back(locks: LockClient, faults: Faults) -> None:
+    """As a leader who would go on for ever; until then he is seen, and can be made to go."""
+    await degrade(locks, faults)
+    async with locks.election("e").leadership() as hold:
+        assert not hold.revoked
+        faults.come_back()
+        await asyncio.sleep(BACK)
+        assert hold.revoked
+        assert await locks.election("e").leader() == "web-1"
+
+
+async def test_how_many_segments_there_are_is_agreed_anew(locks: LockClient, shop: LockClient, faults: Faults) -> None:
+    await degrade(locks, faults)
+    lock = locks.segmented("s", segments=2, ttl=TTL)
+    async with lock.any():
+        faults.come_back()
+        await asyncio.sleep(BACK)
+        async with lock.any():
+            with pytest.raises(ConfigurationError, match="2 segments"):
+                await shop.segmented("s", segments=3).any().acquire()
+
+
 async def seconds_of_a_busy_key(locks: LockClient, faults: Faults) -> float:
     """Let tasks pass a lock on without a pause; return how long holds were degraded after the server was back."""
     await degrade(locks, faults)
@@ -321,15 +412,7 @@ async def test_a_busy_key_that_never_comes_back_is_found(
     locks: LockClient, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broken twin: who is inside goes on as before."""
-    change_over = WithFallback._change_over
-
-    def forget_to_ask(self: WithFallback, server: object) -> None:
-        change_over(self, server)  # type: ignore[arg-type]
-        for place in self._behind:
-            place.asked_to_go = False
-            place.set_until()
-
-    monkeypatch.setattr(WithFallback, "_change_over", forget_to_ask)
+    monkeypatch.setattr(WithFallback, "_call_back", lambda self, place: None)
     assert await seconds_of_a_busy_key(locks, faults) > 9.0
 
 
@@ -387,20 +470,20 @@ async def test_a_latch_is_not_lent(locks: LockClient, faults: Faults) -> None:
 # --- broken twins --------------------------------------------------------------------------------------------
 
 TWINS: dict[str, tuple[Break, Callable[..., object]]] = {
-    "it degrades though others are answered": (
-        lambda patch: patch.setattr(Engine, "heard_at", property(lambda _: 0.0, lambda *_: None), raising=False),
+    "an answered ping says nothing": (
+        set_to(WithFallback, "_pinged", lambda self, answer: None),
         test_a_server_that_answers_others_is_not_degraded,
     ),
     "tickets that wait are forgotten": (
-        set_to(WithFallback, "_change_over", lambda self, server: self._use(server)),
+        set_to(WithFallback, "is_misplaced", lambda self, place: False),
         test_whoever_stands_in_line_there_takes_another_ticket,
     ),
     "it never goes back": (
-        set_to(WithFallback, "_ping_later", lambda self: None),
+        set_to(WithFallback, "_pinged", lambda self, answer: None),
         test_when_its_own_server_is_back_new_holds_are_of_that,
     ),
-    "all is asked of the server in use": (
-        set_to(WithFallback, "_of", lambda self, id_: self._in_use),
+    "all is asked of the fallback": (
+        set_to(WithFallback, "_of", lambda self, id_: self._fallback),
         test_when_its_own_server_is_back_new_holds_are_of_that,
     ),
 }
