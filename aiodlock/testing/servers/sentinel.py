@@ -94,10 +94,14 @@ class SentinelService:
         return self.master
 
     def heal(self) -> None:
-        """Start whoever is down and make all others copies of the master; sentinels would take ten seconds for that."""
+        """Start whoever is down and make all others copies of the master; sentinels would take ten seconds for that.
+
+        A failover is over then: one whose new master dies before that would go on until it is back.
+        """
         for server in (*self.sentinels, *self.servers):
             if not server.running:
                 server.start()
+        self._until(self._at_rest, "the end of a failover")
         master = self.master
         for server in self.servers:
             if server is not master:
@@ -132,6 +136,10 @@ class SentinelService:
     def _agreed(self) -> bool:
         named = self._named()
         return len(named) == 1 and b"role:master" in info(named.pop(), "replication")
+
+    def _at_rest(self) -> bool:
+        states = [ask(sentinel.port, "SENTINEL", "MASTER", self.service, within=1.0) for sentinel in self.sentinels]
+        return not any(b"failover_in_progress" in flags for state in states for flags in cast("list[bytes]", state))
 
     def _complete(self) -> bool:
         wanted = b"slaves=2,sentinels=3"
