@@ -142,7 +142,7 @@ class Combiner:
     def _run_batch(self, own: Hold) -> None:
         now, runs, batch = self._cohort.engine.now, self._runs, self._cohort.engine.batch
         began = now()
-        self._run_next()  # however late the turn comes, it serves somebody
+        self._run_next()  # however late the turn comes: nobody is asked to wait for another
         looked_at = now()
         end = min(began + batch, own._place.until)
         stride = 1  # functions until the next look at the clock: more of them while they are quick

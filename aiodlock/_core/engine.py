@@ -79,7 +79,8 @@ class Engine:
         self.name = name
         self.clock = clock
         self.now = clock.now  # like `give`: before Python 3.12, what is called often is given a local name first
-        self.new_id = new_ids(secrets.token_hex(8))
+        client = secrets.token_hex(8)
+        self.new_id = new_ids(client)
         self.wish = lru_cache(MOST_WISHES)(Wish)  # the same one for the same facts
         self.events = events
         self.most_waiters = most_waiters
@@ -89,7 +90,7 @@ class Engine:
         for server in (own,) if fallback is None else (own, fallback):
             if isinstance(server, Hearing):
                 server.hearing = wakes
-        self.fallback = WithFallback(self, own, fallback) if fallback is not None else None
+        self.fallback = WithFallback(self, own, fallback, borrower=client) if fallback is not None else None
         self.backend: Backend = self.fallback or own
         self.is_open = True
         self.is_over = False  # closing has waited long enough: what is not confirmed ends by its life

@@ -55,14 +55,13 @@ def common(own: Capabilities, fallback: Capabilities) -> Capabilities:
 class WithFallback:
     """The backend of a client that has two, and what it knows of the silence of its own."""
 
-    def __init__(self, engine: Engine, own: Backend, fallback: Backend) -> None:
+    def __init__(self, engine: Engine, own: Backend, fallback: Backend, *, borrower: str) -> None:
         self.capabilities = common(own.capabilities, fallback.capabilities)
         self.address = own.address
         self._engine = engine
         self._own, self._fallback = own, fallback
-        self._lender = secrets.token_hex(8)  # in the ids of lent tickets
-        self._borrower = secrets.token_hex(8)  # and in our others
-        engine.new_id = new_ids(self._borrower)
+        self._borrower = borrower  # in the ids of our own server's tickets
+        self._lender = secrets.token_hex(8)  # and of lent ones
         self.new_lent_id = new_ids(self._lender)
         self._silent_since: float | None = None
         self._heard_at = 0.0  # when a ping was answered
