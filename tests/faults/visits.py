@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiodlock import Hold, LockClient
-from aiodlock.testing.history import Event, Recorder
+from aiodlock.testing.history import Recorder
 from tests.cancellation import remains
 
-__all__ = ["KINDS", "Kind", "Way", "believe", "kept_by", "meet", "until_in_line", "visit"]
+__all__ = ["KINDS", "Kind", "Way", "believe", "kept_by", "until_in_line", "visit"]
 
 _ALL = 1 << 30  # the size of a read-write lock, and the weight of its writer
 _LOOKS = 40
@@ -62,39 +62,6 @@ async def visit(record: Recorder, locks: LockClient, kind: str, key: str, *, ttl
         await asyncio.sleep(random.random() * stay)
         record("renewed", key=key, id=hold.fence, valid_until=record.now() + hold.remaining)
         record("left", key=key, id=hold.fence)
-
-
-async def meet(
-    far: LockClient, near: LockClient, kind: str, key: str, *, ttl: float, visits: int, within: float
-) -> list[Event]:
-    """Have two tasks of the far client enter so many times each, and two of the near one as long as they do.
-
-    Their tickets then join, wait, are called, renewed, replaced and left.
-    """
-
-    async def enter(locks: LockClient) -> None:
-        await visit(Recorder(events.append, who=locks.name), locks, kind, key, ttl=ttl, stay=0.004)
-
-    async def enter_some() -> None:
-        for _ in range(visits):
-            await enter(far)
-
-    async def enter_meanwhile() -> None:
-        while not done.is_set():
-            await enter(near)
-
-    events: list[Event] = []
-    done = asyncio.Event()
-    others = [asyncio.create_task(enter_meanwhile()) for _ in range(2)]
-    try:
-        async with asyncio.timeout(within):
-            await asyncio.gather(enter_some(), enter_some())
-    finally:
-        done.set()
-        await asyncio.wait(others, timeout=1)
-        for task in others:
-            task.cancel()
-    return events
 
 
 def believe(record: Recorder, hold: Hold, key: str, *, asked: float, weight: int = 1) -> None:

@@ -11,11 +11,11 @@ import aiodlock
 from aiodlock.testing.proxy import FaultProxy, Rule
 from aiodlock.testing.servers import RedisCluster
 from tests.faults.cluster.servers import proxied
-from tests.faults.crew import judge
 from tests.faults.leftovers import left_at
+from tests.faults.meeting import meet
 from tests.faults.redis.calls import repeated
 from tests.faults.twins import TWINS
-from tests.faults.visits import KINDS, kept_by, meet
+from tests.faults.visits import KINDS
 from tests.fuzz.twins import broken
 from tests.integration.redis.scripts import load_scripts
 
@@ -49,15 +49,7 @@ async def play(
         async with client as far, aiodlock.connect(cluster.url, name="near") as near:
             async with near.lock(key):
                 pass  # it has connected to the server of this key, and is there before the other one
-            try:
-                events = await meet(far, near, kind, key, ttl=ttl, visits=visits, within=within)
-            finally:
-                for proxy in proxies:
-                    proxy.heal()
-            for locks in (far, near):
-                assert await kept_by(locks) == []
-    assert judge(events, kind=kind) == []
-    assert sum(event.what == "inside" and event.who == "far" for event in events) == 2 * visits
+            await meet(far, near, kind, key, ttl=ttl, visits=visits, within=within, proxies=proxies)
     assert await left_at([cluster.url], cluster.nodes, key) == []
     return sum(rule.done for rule in rules)
 

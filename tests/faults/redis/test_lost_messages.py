@@ -16,10 +16,11 @@ from aiodlock.testing.processes import WorkerFailedError
 from aiodlock.testing.proxy import FaultProxy, Rule
 from aiodlock.testing.servers import RedisServer
 from tests.faults.crew import Crew, judge
+from tests.faults.meeting import meet
 from tests.faults.redis.admin import ask, left_on
 from tests.faults.redis.clients import through, two_clients
 from tests.faults.twins import TWINS
-from tests.faults.visits import KINDS, kept_by, meet
+from tests.faults.visits import KINDS, kept_by
 from tests.fuzz.twins import broken
 from tests.integration.redis.scripts import load_scripts
 
@@ -47,14 +48,7 @@ async def play(server: RedisServer, proxy: FaultProxy, kind: str, lose: Callable
     key = next(_keys)
     async with two_clients(server, proxy) as clients:
         rule = lose()
-        try:
-            events = await meet(*clients, kind, key, ttl=TTL, visits=VISITS, within=within)
-        finally:
-            proxy.heal()
-        for locks in clients:
-            assert await kept_by(locks) == []
-    assert judge(events, kind=kind) == []
-    assert sum(event.what == "inside" and event.who == "far" for event in events) == 2 * VISITS
+        await meet(*clients, kind, key, ttl=TTL, visits=VISITS, within=within, proxies=[proxy])
     assert await left_on(server, key) == []
     return rule
 
