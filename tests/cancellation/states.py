@@ -55,13 +55,13 @@ async def _company(stage: Stage) -> None:
 
 async def _enter_beside(stage: Stage) -> None:
     entered = asyncio.Event()
-    stage.neighbour(stage.pass_through(stage.lock(), stay=3 * SECTION, entered=entered))
+    stage.neighbour(stage.pass_through(stage.lock(wait=None), stay=3 * SECTION, entered=entered))
     await entered.wait()
 
 
 async def _idle(stage: Stage) -> None:
     """We were here before; what lingers is still ours."""
-    async with stage.lock():
+    async with stage.lock(wait=None):
         pass
 
 
