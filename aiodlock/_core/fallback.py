@@ -62,7 +62,7 @@ class WithFallback:
         self._own, self._fallback = own, fallback
         self._borrower = borrower  # in the ids of our own server's tickets
         self._lender = secrets.token_hex(8)  # and of lent ones
-        self.new_lent_id = new_ids(self._lender)
+        self._new_lent_id = new_ids(self._lender)
         self._silent_since: float | None = None
         self._heard_at = 0.0  # when a ping was answered
         self._is_degraded = False
@@ -81,12 +81,14 @@ class WithFallback:
     def lends(self, ttl: float) -> bool:
         """Whether a ticket with this *ttl* is one of the fallback now: no lease of the own server is older."""
         since = self._silent_since
-        if since is None or self._engine.now() - since < ttl:
-            return False
+        return since is not None and self._engine.now() - since >= ttl
+
+    def lend(self) -> TicketId:
+        """Return the id of a ticket of the fallback; with the first one the client is degraded."""
         if not self._is_degraded:
             self._is_degraded = True
             self._engine.emit(DegradationBegun(self.address, self._fallback.address))
-        return True
+        return self._new_lent_id()
 
     def _ping(self) -> None:
         clock = self._engine.clock

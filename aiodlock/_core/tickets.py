@@ -178,7 +178,7 @@ class Tickets(Waiters):
         """Stand in line with a new ticket, after a pause where it is one more try of a place that *failed*."""
         engine, now, new_id = self.engine, self.engine.now, self.engine.new_id
         if engine.fallback is not None and engine.fallback.lends(self.policy.ttl):
-            new_id = engine.fallback.new_lent_id
+            new_id = engine.fallback.lend
         ticket = Ticket(self._wish, new_id())
         queues = self._retries is None and (not self.tries or self.live() > 0)  # who only tries does not stay in line
         sent_at, verb = now(), None

@@ -19,8 +19,8 @@ from aiodlock import (
     UnsupportedError,
 )
 from aiodlock._core.fallback import WithFallback
-from aiodlock.backends.base import Backend
-from aiodlock.backends.memory import Network
+from aiodlock.backends.base import Backend, OnCall
+from aiodlock.backends.memory import MemoryBackend, MemoryServer, Network
 from aiodlock.events import DegradationBegun, DegradationEnded, Event, HoldLost
 from aiodlock.testing import Faults, LoopClock, settle
 from tests.unit.core.twins import Break, fails, set_to
@@ -441,6 +441,53 @@ async def test_a_client_that_is_closed_leaves_the_fallback(
     await client.aclose()
     assert hold.lost
     assert await inside(spare) == []
+
+
+class Closing(MemoryBackend):
+    """Counts how often it was closed; opens when told to, or raises."""
+
+    def __init__(self, name: str, opens: asyncio.Future[None] | None = None) -> None:
+        super().__init__(server=MemoryServer(clock=LoopClock()))
+        self.address = f"memory://{name}"
+        self.opens = opens
+        self.closed = 0
+
+    async def open(self, on_call: OnCall) -> None:
+        if self.opens is not None:
+            await self.opens
+        await super().open(on_call)
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        await super().aclose()
+
+
+async def closed_after_a_failed_start(*, is_cancelled: bool) -> tuple[int, int]:
+    """Start a client whose fallback cannot be opened, or is waited for in vain; return how often each was closed."""
+    opens = asyncio.get_running_loop().create_future()
+    own, spare = Closing("main"), Closing("spare", opens)
+    starting = asyncio.create_task(LockClient(own, fallback=spare, clock=LoopClock()).start())
+    await settle()
+    if is_cancelled:
+        starting.cancel()
+    else:
+        opens.set_exception(BackendUnavailableError("spare: refused"))
+    with pytest.raises(asyncio.CancelledError if is_cancelled else BackendUnavailableError):
+        await starting
+    return own.closed, spare.closed
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_start_that_fails_closes_both(is_cancelled: bool) -> None:
+    """Nothing stays open behind a fallback that is not there."""
+    assert await closed_after_a_failed_start(is_cancelled=is_cancelled) == (1, 1)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_who_closes_only_the_fallback_is_found(is_cancelled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin."""
+    monkeypatch.setattr(WithFallback, "aclose", lambda self: self._fallback.aclose())
+    assert await closed_after_a_failed_start(is_cancelled=is_cancelled) == (0, 1)
 
 
 # --- what it cannot do ---------------------------------------------------------------------------------------
